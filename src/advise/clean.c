@@ -48,7 +48,7 @@ static const char *stamp(scan_text t) {
   bool bracket = t.at < t.end && *t.at == '[';
   const char *at = t.at + bracket;
   if (!digit_at(t, at)) return NULL;
-  const char *end = past(t, at, "-/:.,TZ ");
+  const char *end = past(t, at, bracket ? "-/:.,TZ DPE" : "-/:.,TZ "); /* SGLang: "… DP0 TP1]" */
   size_t digits = 0, marks = 0;
   for (const char *p = at; p < end; p++) {
     digits += isdigit((unsigned char)*p) != 0;
@@ -61,6 +61,15 @@ static const char *stamp(scan_text t) {
   if (digits < 12 || marks < 4) return NULL;
   while (end > at && end[-1] != ' ' && end[-1] != ':') end--;
   return end > at ? end : NULL;
+}
+
+/* Skips "12:05:40  " of Jenkins. */
+static const char *clock_time(scan_text t) {
+  static const char form[] = "dd:dd:dd  ";
+  if (t.end - t.at < (long)sizeof form - 1) return NULL;
+  for (size_t i = 0; i < sizeof form - 1; i++)
+    if (form[i] == 'd' ? !digit_at(t, t.at + i) : t.at[i] != form[i]) return NULL;
+  return t.at + sizeof form - 1;
 }
 
 /* Skips " - whisperjav - ERROR - ": a logger's name and level between dashes. */
@@ -184,8 +193,9 @@ static void without_side(scan_text *line) {
 }
 
 static scan_text without_prefixes(scan_text line) {
-  static const char *(*const grammars[])(scan_text) = {
-      quote, tag, stamp, dashes, rank, node, container, box, compose, journal, source_line};
+  static const char *(*const grammars[])(scan_text) = {quote,  tag,     clock_time, stamp,
+                                                       dashes, rank,    node,       container,
+                                                       box,    compose, journal,    source_line};
   bool boxed = scan_starts((scan_text){past_spaces(line, line.at), line.end}, CLEAN_BOX);
   for (int i = 0; i < PREFIXES_MAX; i++) {
     const char *after = NULL;

@@ -8,6 +8,7 @@
 
 #include "advise/clean.h"
 #include "advise/context_parts.h"
+#include "advise/language.h"
 
 #define BATCH_MOST (1u << 20) /* larger numbers after such a word are something else */
 
@@ -196,7 +197,7 @@ static const struct {
     {"vector memory limit of", CONTEXT_BIT(R)},
     {"Execution halted", CONTEXT_BIT(R)},
     {"Rscript", CONTEXT_BIT(R)},
-    {"Reached total allocation of", CONTEXT_BIT(R)},
+    {"Reached total allocation of", CONTEXT_BIT(R) | CONTEXT_BIT(WINDOWS)},
     {"(32-bit)", CONTEXT_BIT(BITS_32)},
     {" 32 bit (Intel)", CONTEXT_BIT(BITS_32)}, /* Python on Windows */
     {"i386-w64", CONTEXT_BIT(BITS_32)},
@@ -265,6 +266,17 @@ static const struct {
     {"_cuda_deserialize", CONTEXT_BIT(LOADING)},
     {"from_pretrained(", CONTEXT_BIT(LOADING)},
     {"from_single_file(", CONTEXT_BIT(LOADING)},
+    {"safetensors/torch.py", CONTEXT_BIT(LOADING)},
+    {"safetensors\\torch.py", CONTEXT_BIT(LOADING)},
+    {".get_tensor(", CONTEXT_BIT(LOADING)},
+    {"load_torch_file(", CONTEXT_BIT(LOADING)},
+    {"load_sft(", CONTEXT_BIT(LOADING)},
+    {"load_flow_model(", CONTEXT_BIT(LOADING)},
+    {"load_pipeline(", CONTEXT_BIT(LOADING)},
+    {"in load_transformer", CONTEXT_BIT(LOADING)},
+    {"in load_unet", CONTEXT_BIT(LOADING)},
+    {"in load_vae", CONTEXT_BIT(LOADING)},
+    {"in load_text_encoder", CONTEXT_BIT(LOADING)},
     {"load_checkpoint", CONTEXT_BIT(LOADING)},
     {"set_module_tensor_to_device", CONTEXT_BIT(LOADING)},
     {"model.to(", CONTEXT_BIT(LOADING)},
@@ -567,6 +579,7 @@ static void read_traceback(context *c, scan_text t) {
   uint64_t phase = 0, others = 0;
   bool memory = false, created = false; /* the last line mentions memory; the last frame makes an
                                          * object */
+  bool failed = false;                  /* a line before reports the failure */
   scan_text rest = t, line;
   bool reversed = scan_has(t, "Exception has occurred"), code = false, code_own = false;
   bool framed = scan_has(t, "File \"") || scan_has(t, "Traceback") || scan_has(t, "--> ");
@@ -588,7 +601,8 @@ static void read_traceback(context *c, scan_text t) {
     bool arrow =
         scan_starts(line, "--") || scan_starts(line, "->") || scan_starts(line, RICH_ARROW);
     if (arrow && last.arrow && last.path[0] != '\0') read_arrow(c, line, &last);
-    if (frame || code || arrow || !framed) {
+    /* Without frames, what follows the failure is the next command. */
+    if (frame || code || arrow || (!framed && !failed)) {
       uint64_t marks = marks_of(line);
       others |= marks & ~PHASES;
       uint64_t here = marks & PHASES;
@@ -598,6 +612,7 @@ static void read_traceback(context *c, scan_text t) {
         phase = here;
     }
     code = frame;
+    failed = failed || scan_has(line, "out of memory. Tried to allocate");
   }
   if (phase == 0 && created && (others & CONTEXT_BIT(GENERATING)) != 0) {
     others &= ~CONTEXT_BIT(GENERATING); /* the file's name says it; the model is being made */
@@ -717,18 +732,31 @@ static void read_loops(context *c, scan_text t) {
 }
 
 /* Words before a batch size that a command, a configuration or a sentence names. */
-static const char *const batch_words[] = {"batch_size=",         "batch_size = ",
-                                          "batch_size: ",        "batch_size\": ",
-                                          "--batch-size ",       "--batch-size=",
-                                          "--batch_size ",       "--batch_size=",
-                                          "Minibatch-size: ",    "Batch size: ",
-                                          "batch size: ",        "batch size = ",
-                                          "batch size of ",      "Batch size = ",
-                                          "batch size is ",      "--batch ",
-                                          "batchsize: ",         "samples_per_gpu=",
-                                          "imgs_per_gpu=",       "micro_batch_size=",
-                                          "--micro-batch-size ", "Batch size per device = ",
-                                          "batchsize=",          "batchsize = "};
+static const char *const batch_words[] = {"batch_size=",
+                                          "batch_size = ",
+                                          "batch_size: ",
+                                          "batch_size\": ",
+                                          "--batch-size ",
+                                          "--batch-size=",
+                                          "--batch_size ",
+                                          "--batch_size=",
+                                          "Minibatch-size: ",
+                                          "Batch size: ",
+                                          "batch size: ",
+                                          "batch size = ",
+                                          "batch size of ",
+                                          "Batch size = ",
+                                          "batch size is ",
+                                          "--batch ",
+                                          "batchsize: ",
+                                          "samples_per_gpu=",
+                                          "imgs_per_gpu=",
+                                          "micro_batch_size=",
+                                          "--micro-batch-size ",
+                                          "Batch size per device = ",
+                                          "batchsize=",
+                                          "batchsize = ",
+                                          "batch size per device = "};
 
 static void read_batch(context *c, scan_text t) {
   const char *best = NULL;
@@ -866,7 +894,7 @@ void context_read(context *c, scan_text text, scan_text raw) {
     if (scan_has(raw, everywhere[i].words)) c->seen |= everywhere[i].marks;
   if (has_drive(raw)) c->seen |= CONTEXT_BIT(WINDOWS);
   if (is_native(raw)) c->seen |= CONTEXT_BIT(NATIVE);
-  if (is_r(raw)) c->seen |= CONTEXT_BIT(R);
+  if (is_r(raw) || language_r_vector(text, NULL) != SCAN_UNKNOWN) c->seen |= CONTEXT_BIT(R);
   read_intel(c, raw);
   if (context_any(c, CONTEXT_BIT(WINDOWS))) c->seen &= ~(CONTEXT_BIT(LINUX) | CONTEXT_BIT(MAC));
   if (context_any(c, CONTEXT_BIT(MAC))) c->seen &= ~CONTEXT_BIT(LINUX);

@@ -124,30 +124,34 @@ enum {
   TRAIT_WORKFLOW = 1 << 30, /* Snakemake */
 };
 /* Not in the enum: an int has no more bits. */
-#define TRAIT_NEXTFLOW   (UINT64_C(1) << 31)
-#define TRAIT_PYTHON     (UINT64_C(1) << 32) /* a sign of Python */
-#define TRAIT_RECOMPUTES (UINT64_C(1) << 33) /* activations are recomputed already */
-#define TRAIT_BATCHES    (UINT64_C(1) << 34) /* the text mentions a batch or a loader */
-#define TRAIT_ROCM       (UINT64_C(1) << 35) /* AMD's software or its driver on Linux */
-#define TRAIT_TESTS      (UINT64_C(1) << 36) /* pytest */
-#define TRAIT_STATE_8BIT (UINT64_C(1) << 38) /* the optimizer's state is in 8 bits already */
-#define TRAIT_TORCH_FIT  (UINT64_C(1) << 37) /* Keras 3; with PyTorch's error its backend */
-#define TRAIT_TF1        (UINT64_C(1) << 39) /* TensorFlow 1 */
-#define TRAIT_LMSTUDIO   (UINT64_C(1) << 40) /* front ends of llama.cpp … */
-#define TRAIT_LLAMA_CPP  (UINT64_C(1) << 41) /* … llama-cpp-python */
-#define TRAIT_KOBOLD     (UINT64_C(1) << 42) /* … KoboldCpp */
-#define TRAIT_KOHYA      (UINT64_C(1) << 43) /* kohya's sd-scripts, which train image models */
-#define TRAIT_FINETUNES  (UINT64_C(1) << 44) /* … all weights, not a LoRA */
-#define TRAIT_GRAPHS     (UINT64_C(1) << 45) /* CUDA graphs were being captured */
-#define TRAIT_MEGATRON   (UINT64_C(1) << 46)
-#define TRAIT_OLD_SPEED  (UINT64_C(1) << 47) /* DeepSpeed before 0.3 */
-#define TRAIT_ROLLOUT    (UINT64_C(1) << 48) /* training and a server of rollouts share a device */
-#define TRAIT_INDUCTOR   (UINT64_C(1) << 49) /* torch.compile's code */
-#define TRAIT_NCCL_FILE  (UINT64_C(1) << 50) /* NCCL's own file in /dev/shm */
-#define TRAIT_CMAKE      (UINT64_C(1) << 51) /* cmake --build */
-#define TRAIT_LOGITS     (UINT64_C(1) << 53) /* … made a wide matrix: probably logits */
-#define TRAIT_POOL_START (UINT64_C(1) << 54) /* RMM's pool was being made */
-#define TRAIT_PIP        (UINT64_C(1) << 52) /* a Python package is being built */
+#define TRAIT_NEXTFLOW     (UINT64_C(1) << 31)
+#define TRAIT_PYTHON       (UINT64_C(1) << 32) /* a sign of Python */
+#define TRAIT_RECOMPUTES   (UINT64_C(1) << 33) /* activations are recomputed already */
+#define TRAIT_BATCHES      (UINT64_C(1) << 34) /* the text mentions a batch or a loader */
+#define TRAIT_ROCM         (UINT64_C(1) << 35) /* AMD's software or its driver on Linux */
+#define TRAIT_TESTS        (UINT64_C(1) << 36) /* pytest */
+#define TRAIT_STATE_8BIT   (UINT64_C(1) << 38) /* the optimizer's state is in 8 bits already */
+#define TRAIT_TORCH_FIT    (UINT64_C(1) << 37) /* Keras 3; with PyTorch's error its backend */
+#define TRAIT_TF1          (UINT64_C(1) << 39) /* TensorFlow 1 */
+#define TRAIT_LMSTUDIO     (UINT64_C(1) << 40) /* front ends of llama.cpp … */
+#define TRAIT_LLAMA_CPP    (UINT64_C(1) << 41) /* … llama-cpp-python */
+#define TRAIT_KOBOLD       (UINT64_C(1) << 42) /* … KoboldCpp */
+#define TRAIT_KOHYA        (UINT64_C(1) << 43) /* kohya's sd-scripts, which train image models */
+#define TRAIT_FINETUNES    (UINT64_C(1) << 44) /* … all weights, not a LoRA */
+#define TRAIT_GRAPHS       (UINT64_C(1) << 45) /* CUDA graphs were being captured */
+#define TRAIT_MEGATRON     (UINT64_C(1) << 46)
+#define TRAIT_OLD_SPEED    (UINT64_C(1) << 47) /* DeepSpeed before 0.3 */
+#define TRAIT_ROLLOUT      (UINT64_C(1) << 48) /* training and a server of rollouts share a device */
+#define TRAIT_INDUCTOR     (UINT64_C(1) << 49) /* torch.compile's code */
+#define TRAIT_NCCL_FILE    (UINT64_C(1) << 50) /* NCCL's own file in /dev/shm */
+#define TRAIT_CMAKE        (UINT64_C(1) << 51) /* cmake --build */
+#define TRAIT_LOGITS       (UINT64_C(1) << 53) /* … made a wide matrix: probably logits */
+#define TRAIT_POOL_START   (UINT64_C(1) << 54) /* RMM's pool was being made */
+#define TRAIT_PIP          (UINT64_C(1) << 52) /* a Python package is being built */
+#define TRAIT_OPENCL       (UINT64_C(1) << 55)
+#define TRAIT_EDITOR       (UINT64_C(1) << 56) /* a program that edits video or pictures */
+#define TRAIT_NNUNET       (UINT64_C(1) << 57)
+#define TRAIT_WEIGHTS_FILE (UINT64_C(1) << 58) /* safetensors was reading a file */
 
 /* What limits host memory: each has its own way to raise the limit. */
 typedef enum context_service {

@@ -203,6 +203,35 @@ static void detect_measured(explanation *x) {
                cause_size(m->before_bytes), cause_size(m->free_bytes));
 }
 
+/* Detects a buffer or pool of fixed size, inside what the program has, that is full: the device is
+ * not. */
+static void detect_own_buffer(explanation *x) {
+  const message *m = &x->evidence.message;
+  bool server = m->kind == MESSAGE_SGLANG || m->kind == MESSAGE_VLLM || m->kind == MESSAGE_CUDA;
+  if (server && (m->details & MESSAGE_WORKSPACE) != 0) {
+    cause *c = diagnosis_cause(x, CAUSE_LIMIT, 0.6);
+    cause_head(
+        c,
+        "FlashInfer's own workspace buffer is too small for this step%s%s: its size is fixed, "
+        "however much of the device is free",
+        known(m->asked_bytes) ? ", which needs " : "",
+        known(m->asked_bytes) ? cause_size(m->asked_bytes) : "");
+    cause_say(c, "what it needs grows with the tokens and requests of one step");
+  }
+  if (m->kind != MESSAGE_SGLANG || (m->details & MESSAGE_POOL) == 0) return;
+  cause *c = diagnosis_cause(x, CAUSE_LIMIT, 0.5);
+  if (m->wanted_tokens != MESSAGE_UNKNOWN && m->cache_tokens != MESSAGE_UNKNOWN)
+    cause_head(
+        c,
+        "SGLang's KV cache is full: a step needs room for %llu tokens and %llu are free; it is "
+        "this pool that ran out, not the device",
+        (unsigned long long)m->wanted_tokens, (unsigned long long)m->cache_tokens);
+  else
+    cause_head(c, "SGLang's KV cache has no room for the tokens of one more step: it is this pool "
+                  "that ran out, not the device");
+  cause_say(c, "the requests that run hold the rest; some versions also count tokens wrongly");
+}
+
 /* Detects one request that is as large as the whole device, or several times what is in use. */
 static void detect_spike(explanation *x) {
   const numbers *n = &x->evidence.n;
@@ -320,11 +349,16 @@ static void detect_shape(explanation *x) {
 static const char *usage(const explanation *x, char text[160]) {
   const numbers *n = &x->evidence.n;
   const message *m = &x->evidence.message;
-  const char *whole =
-      m->context.seen & CONTEXT_BIT(APPLE) ? "that PyTorch may use" : "of the device";
+  bool apple = has(x, CONTEXT_BIT(APPLE));
+  const char *whole = !apple                     ? "of the device"
+                      : m->kind == MESSAGE_TORCH ? "that PyTorch may use"
+                                                 : "that macOS recommends for the GPU";
   if (known(n->asked_bytes) && known(n->device_bytes) && n->asked_bytes > n->device_bytes)
     snprintf(text, 160, "one request asks for %s, more than the device's %s",
              cause_size(n->asked_bytes), cause_size(n->device_bytes));
+  else if (known(n->live_bytes) && known(n->limit_bytes) && n->live_bytes > n->limit_bytes && apple)
+    snprintf(text, 160, "this program needs %s, more than the %s %s", cause_size(n->live_bytes),
+             cause_size(n->limit_bytes), whole);
   else if (known(n->live_bytes) && known(n->device_bytes))
     snprintf(text, 160, "this program's data fills %s of the device's %s",
              cause_size(n->live_bytes), cause_size(n->device_bytes));
@@ -385,10 +419,21 @@ static bool by_program(const explanation *x, guess *g) {
         "another program uses the GPU, or the driver failed"}},
       {TRAIT_RENDER,
        {CAUSE_WEIGHTS_TOO_BIG, 0.45, "the scene (geometry, textures) does not fit on the device"}},
+      {TRAIT_EDITOR,
+       {CAUSE_UNKNOWN, 0.4,
+        "the frames of the timeline and its effects do not fit beside what else uses the GPU"}},
+      {TRAIT_OPENCL,
+       {CAUSE_UNKNOWN, 0.35,
+        "one buffer may be larger than OpenCL gives (often a quarter of the device), or the device "
+        "is full"}},
   };
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)
     if ((own & all[i].trait) != 0) {
       *g = all[i].g;
+      /* The distances between the points are computed once, before training. */
+      if (all[i].trait == TRAIT_SPLAT && strstr(x->evidence.message.context.code, "distCUDA2"))
+        g->words = "it failed at the start, with the points of the cloud and the images: probably "
+                   "they are too many, or another program holds the device";
       return true;
     }
   return false;
@@ -530,6 +575,11 @@ static guess by_kind(const explanation *x) {
                      "process holds it already"};
     break;
   case MESSAGE_XLA:
+    if ((m->details & MESSAGE_STATUS) != 0)
+      return (guess){
+          CAUSE_UNKNOWN, 0.35,
+          "JAX takes three quarters of the device at its start; probably that, or another "
+          "program, left too little for this library"};
     if (known(m->asked_bytes) && m->asked_bytes < TINY_REQUEST && !has(x, MARK(TPU)))
       return (guess){CAUSE_OTHER_PROCESS, 0.45,
                      "even so little did not fit: probably another process holds the device, or "
@@ -549,7 +599,9 @@ static guess by_kind(const explanation *x) {
     if ((m->details & MESSAGE_ONE_BUFFER) != 0)
       return (guess){CAUSE_ONE_SPIKE, 0.6,
                      has(x, MARK(APPLE))
-                         ? "one tensor is larger than one buffer may be on this Mac"
+                         ? known(m->limit_bytes)
+                               ? "one tensor is larger than the 4 GiB that Metal allows for one"
+                               : "one tensor is larger than one buffer may be on this Mac"
                          : "one tensor is larger than the 4 GiB that Intel's driver gives at once"};
     break;
   case MESSAGE_MLX:
@@ -635,8 +687,22 @@ static void detect_guess(explanation *x) {
                  "tensors; a type or size that it does not support ends with the same error");
     return;
   }
+  if ((m->details & MESSAGE_STATUS) != 0 && m->kind == MESSAGE_DIRECTML) {
+    cause_say(c,
+              "8007000E is E_OUTOFMEMORY of DirectML's allocator: the device and the RAM that it "
+              "may use beside it are full");
+    return;
+  }
+  if ((m->details & MESSAGE_STATUS) != 0 && !has(x, CONTEXT_BIT(NVIDIA) | CONTEXT_BIT(AMD)) &&
+      m->kind == MESSAGE_CUDA) {
+    cause_say(c,
+              "%.60s: the driver's word for anything that it ran out of, most often the device's "
+              "memory",
+              m->what);
+    return;
+  }
   if ((m->details & MESSAGE_STATUS) != 0 && has(x, CONTEXT_BIT(NVIDIA)) &&
-      m->kind != MESSAGE_TENSORFLOW)
+      m->kind != MESSAGE_TENSORFLOW && m->kind != MESSAGE_XLA)
     cause_say(c,
               "a label or an index out of range (a class number of n or more) ends with the same "
               "error");
@@ -691,6 +757,7 @@ void diagnosis_device(explanation *x) {
   detect_processes(x);
   detect_start(x);
   detect_measured(x);
+  detect_own_buffer(x);
   detect_spike(x);
   detect_graphs(x);
   findings_rank(&x->findings);

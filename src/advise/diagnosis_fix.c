@@ -234,7 +234,8 @@ static void add_numbers(explanation *x) {
   const numbers *n = &x->evidence.n;
   char text[200];
   recipe r = {.change = text};
-  if (m->cache_tokens != MESSAGE_UNKNOWN && m->cache_tokens > 0) {
+  bool pool = (m->details & MESSAGE_POOL) != 0; /* free at that moment, not all that it can hold */
+  if (m->cache_tokens != MESSAGE_UNKNOWN && m->cache_tokens > 0 && !pool) {
     snprintf(text, sizeof text,
              "allow shorter requests: --max-model-len %llu (max_model_len=%llu in Python)",
              (unsigned long long)m->cache_tokens, (unsigned long long)m->cache_tokens);
@@ -489,6 +490,14 @@ static bool add_batch(explanation *x, uint64_t derived) {
   bool accumulates = m->kind == MESSAGE_TORCH && (derived & DERIVED_TRAINS) != 0 && !owned;
   const char *name = m->kind == MESSAGE_JULIA ? "batchsize" : batch_name(&m->context, owned);
   if (failed < batch) snprintf(also, sizeof also, " (%u failed too)", failed);
+  if (m->passed_batch > 0) {
+    snprintf(text, sizeof text,
+             "start with the batch that went through in the end: %s=%u instead of %u%s", name,
+             m->passed_batch, batch, also);
+    r.cost = "none";
+    add(x, &r, MESSAGE_UNKNOWN);
+    return true;
+  }
   snprintf(text, sizeof text,
            "a smaller batch: %s=%u instead of %u%s%s, and half again until it fits%s", name,
            failed / 2, batch, also, m->context.batch > 1 ? "" : " (the first number of that shape)",

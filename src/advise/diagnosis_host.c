@@ -1,6 +1,7 @@
 /* Causes in host memory. A text alone rarely shows what filled it, so the sentences say "probably".
  * A limit that was set is named. */
 #include <stdio.h>
+#include <string.h>
 
 #include "advise/diagnosis_parts.h"
 #include "advise/host_way.h"
@@ -137,16 +138,27 @@ static void detect_one_array(explanation *x) {
   cause_say(c, "the text does not show whether it is a copy, a whole file, or simply too large");
 }
 
+/* A watchdog or a probe ended the program. */
+static bool detect_late(explanation *x) {
+  const message *m = &x->evidence.message;
+  if ((m->details & MESSAGE_TIMEOUT) == 0) return false;
+  cause *late = diagnosis_cause(x, CAUSE_UNKNOWN, 0.5);
+  if ((m->details & MESSAGE_PROBE) != 0) {
+    cause_head(late, "Kubernetes ended the container because its probe failed: the program did not "
+                     "answer in time; the text shows no shortage of memory");
+    cause_say(late, "exit code 137 is any kill; Reason: OOMKilled would show that it was memory");
+  } else {
+    cause_head(late, "The program was killed after a timeout: probably it took too long to answer; "
+                     "the text shows no shortage of memory");
+  }
+  cause_say(late, "a machine that swaps is slow too: then host memory (RAM) is the reason");
+  return true;
+}
+
 static void detect_killed(explanation *x) {
   const message *m = &x->evidence.message;
   bool kernel = m->host == HOST_KERNEL;
-  if ((m->details & MESSAGE_TIMEOUT) != 0) {
-    cause *late = diagnosis_cause(x, CAUSE_UNKNOWN, 0.5);
-    cause_head(late, "The program was killed after a timeout: probably it took too long to answer; "
-                     "the text shows no shortage of memory");
-    cause_say(late, "a machine that swaps is slow too: then host memory (RAM) is the reason");
-    return;
-  }
+  if (detect_late(x)) return;
   cause *c = diagnosis_cause(x, CAUSE_HOST_LIMIT, !kernel ? 0.4 : m->grouped ? 0.6 : 0.55);
   char held[64] = "", who[112] = "the program", group[112];
   snprintf(group, sizeof group, ": its container or control group had reached its limit%s%s",
@@ -154,6 +166,9 @@ static void detect_killed(explanation *x) {
            known(m->limit_bytes) ? cause_size(m->limit_bytes) : "");
   if (known(m->process_bytes))
     snprintf(held, sizeof held, "; it held %s", cause_size(m->process_bytes));
+  if ((m->details & MESSAGE_MACHINE) != 0) /* of which the text gives no part to the program */
+    snprintf(held, sizeof held, ": %s of the machine's %s was in use",
+             cause_size(m->device_bytes - m->free_bytes), cause_size(m->device_bytes));
   if (m->what[0] != '\0') snprintf(who, sizeof who, "%s", m->what);
   if (kernel)
     cause_head(c, "The system killed %s because host memory (RAM) ran out%s%s", who,
@@ -170,6 +185,10 @@ static void detect_killed(explanation *x) {
     cause_say(c,
               "a checkpoint passes through RAM before it reaches the device: up to twice its size");
 }
+
+#define RAN_OUT                                                                                    \
+  "A compiler or linker ran out of host memory (RAM): probably too many ran at once, or it is a "  \
+  "32-bit one"
 
 /* Kinds whose sentence does not depend on anything else. */
 static const struct {
@@ -256,7 +275,7 @@ static void detect_limit(explanation *x) {
                service == SERVICE_LAMBDA ? "function" : "container",
                stated || (proven && known(m->limit_bytes)) ? "" : ": probably", limit, used);
   if (!job && m->grouped)
-    cause_say(c, "the state OOMKilled shows that the limit was the reason");
+    cause_say(c, "the text says so: OOMKilled");
   else if (!job && !proven)
     cause_say(c, "exit code 137 alone can be any kill, such as a failed probe; the state OOMKilled "
                  "would show that it was memory");
@@ -277,6 +296,39 @@ static void detect_evicted(explanation *x) {
                "first");
 }
 
+/* Java reserves its heap at the start, and asks the system for parts of it later. */
+static void detect_java(explanation *x) {
+  const message *m = &x->evidence.message;
+  cause *c = diagnosis_cause(x, CAUSE_HOST_LIMIT, 0.6);
+  cause_head(
+      c,
+      "The system refused Java %s of host memory (RAM): RAM and swap are used up, or a limit "
+      "is reached",
+      known(m->asked_bytes) ? cause_size(m->asked_bytes) : "a part");
+  cause_say(c, "its heap, set by -Xms and -Xmx, is larger than what the machine or container has "
+               "free; threads and libraries come on top");
+}
+
+/* A program that is no Python: a shell, or a server that saves from a copy of itself. */
+static void detect_fork(explanation *x) {
+  cause *c = diagnosis_cause(x, CAUSE_HOST_LIMIT, 0.55);
+  cause_head(c,
+             "A process could not be started: the system did not promise enough host memory (RAM) "
+             "for a copy of the program");
+  cause_say(c, "fork counts all of the program's memory again, although the copy shares it: with "
+               "vm.overcommit_memory=0 a large program is refused");
+}
+
+/* A library's sentence about its background workers names no reason. */
+static bool detect_unsure(explanation *x) {
+  if ((x->evidence.message.details & MESSAGE_UNSURE) == 0) return false;
+  cause *c = diagnosis_cause(x, CAUSE_HOST_WORKERS, 0.4);
+  cause_head(c,
+             "A background worker ended: probably the workers together used up host memory (RAM)");
+  cause_say(c, "the text does not say why; if an error is printed above, that is the reason");
+  return true;
+}
+
 static void detect_rest(explanation *x) {
   const message *m = &x->evidence.message;
   if ((m->details & MESSAGE_NO_SIGN) != 0) {
@@ -293,11 +345,17 @@ static void detect_rest(explanation *x) {
     cause_say(c, "containers get 64 MiB of it by default");
     return;
   }
+  if (detect_unsure(x)) return;
+  if (m->host == HOST_FORK && !diagnosis_python(m)) {
+    detect_fork(x);
+    return;
+  }
   for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
     if (table[i].host != m->host) continue;
     cause *c = diagnosis_cause(x, table[i].id, table[i].confidence);
     bool database = m->host == HOST_DATABASE;
-    cause_head(c, "%s%s%s", table[i].words,
+    bool ran_out = (m->details & MESSAGE_RAN_OUT) != 0;
+    cause_head(c, "%s%s%s", ran_out ? RAN_OUT : table[i].words,
                !database               ? ""
                : known(m->limit_bytes) ? " of "
                                        : ": 80% of the RAM, if it is not set",
@@ -330,9 +388,14 @@ static void detect_rest(explanation *x) {
     return;
   }
   if (m->host == HOST_JOB || m->host == HOST_CONTAINER) {
-    detect_limit(x);
+    if (!detect_late(x)) detect_limit(x);
     return;
   }
+  if (m->host == HOST_JAVA) {
+    detect_java(x);
+    return;
+  }
+
   if (m->host == HOST_LARGE) {
     cause *c = diagnosis_cause(x, CAUSE_HOST_LIMIT, 0.35);
     cause_head(c,

@@ -191,6 +191,7 @@ void diagnosis_limit_fixes(explanation *x) {
   bool job = m->host == HOST_JOB;
   bool group = m->host == HOST_KERNEL && m->grouped;
   if (!job && !group && m->host != HOST_CONTAINER) return;
+  if ((m->details & MESSAGE_TIMEOUT) != 0 && !job) return; /* memory was not the reason */
   context_service service = diagnosis_service(m);
   if (group && service == SERVICE_NONE) service = m->context.scheduler;
   const words *w = service != SERVICE_NONE ? &services[service] : job ? &any_job : &any_container;

@@ -51,7 +51,8 @@ uint64_t diagnosis_own(const message *m) {
   bool cuda = m->kind == MESSAGE_CUDA || m->kind == MESSAGE_RMM;
   uint64_t own = torch ? TRAIT_SPLAT : 0;
   if (cuda) own |= TRAIT_XGBOOST | TRAIT_LIGHTGBM | TRAIT_FAISS | TRAIT_ENCODER;
-  if (cuda && !context_any(c, CONTEXT_BIT(TORCH))) own |= TRAIT_GAME | TRAIT_RENDER;
+  if (cuda && !context_any(c, CONTEXT_BIT(TORCH)))
+    own |= TRAIT_GAME | TRAIT_RENDER | TRAIT_EDITOR | TRAIT_OPENCL;
   return c->traits & own;
 }
 
@@ -67,5 +68,6 @@ bool diagnosis_python(const message *m) {
   bool server = context_any(c, CONTEXT_BIT(VLLM) | CONTEXT_BIT(SGLANG));
   if (m->kind == MESSAGE_HOST && (hosts >> m->host & 1) != 0) return true;
   if (m->kind != MESSAGE_HOST && (kinds >> m->kind & 1) != 0) return true;
+  if (context_any(c, CONTEXT_BIT(FORKING))) return true; /* frames of Python's own library */
   return !server && ((c->traits & TRAIT_PYTHON) != 0 || context_any(c, CONTEXT_BIT(TORCH)));
 }

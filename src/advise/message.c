@@ -10,11 +10,14 @@
 #include <string.h>
 
 #include "advise/clean.h"
+#include "advise/decode.h"
 #include "advise/message_parts.h"
 #include "advise/notebook.h"
 
-#define CONTEXT_BYTES (4 << 20)
-#define BLOCKS_MOST   100 /* failures of different libraries that are counted */
+#define CONTEXT_BYTES  (4 << 20)
+#define MENTIONS_BYTES (64 << 10)
+#define MENTIONS_MOST  32
+#define BLOCKS_MOST    100 /* failures of different libraries that are counted */
 
 static bool read_device(message *m, scan_text clean, scan_text raw, const char **where) {
   context blank = m->context;
@@ -35,9 +38,10 @@ static bool read_device(message *m, scan_text clean, scan_text raw, const char *
 
 /* Returns whether a host's words beside a device's failure are a failure of their own. A pool that
  * lost a worker, and a worker whose line does not mention memory, are consequences. */
-static bool is_separate(scan_text t, const char *at) {
+static bool is_separate(scan_text t, const char *at, const char *device_at) {
   message m = message_blank();
   scan_text line = scan_line(t, at);
+  if (device_at != NULL && device_at >= line.at && device_at < line.end) return false;
   return message_host_memory(&m, line, true, NULL) && !message_only_word(m.host) &&
          (m.details & (MESSAGE_EXECUTOR | MESSAGE_NO_SIGN)) == 0;
 }
@@ -55,14 +59,14 @@ static const char *read_clean(message *m, scan_text t, scan_text raw) {
   }
   if (!device && message_lookalike(m, t)) return NULL;
   if (device) {
-    m->failures += sure && is_separate(t, host_at);
+    m->failures += sure && is_separate(t, host_at, device_at);
     return device_at;
   }
   /* "CUDA error: out of memory" and a MemoryError of the same failure are the device's. */
   if (message_device(&status, t, &device_at) &&
       (!sure || message_only_word(host.host) || device_at < host_at) && host.host != HOST_TORCH) {
     *m = status;
-    m->failures += sure && is_separate(t, host_at);
+    m->failures += sure && is_separate(t, host_at, device_at);
     return device_at;
   }
   if (sure) {
@@ -94,7 +98,16 @@ static bool reads_all(const message *m) {
   /* TensorRT-LLM's log names sizes of steps before the failure. */
   bool served = m->kind == MESSAGE_TENSORRT && (m->details & MESSAGE_KV_CACHE) != 0;
   return m->kind == MESSAGE_TORCH || m->kind == MESSAGE_XLA || m->kind == MESSAGE_TENSORFLOW ||
-         m->kind == MESSAGE_CUPY || served;
+         m->kind == MESSAGE_CUPY || served || (m->details & MESSAGE_MACHINE) != 0;
+}
+
+/* A kill because the machine ran out has no limit; and what is killed at one holds no more than it:
+ * such a number belongs to another kill. */
+static void without_other_limit(message *m) {
+  if (m->host != HOST_KERNEL || m->limit_bytes == MESSAGE_UNKNOWN) return;
+  bool more = m->process_bytes != MESSAGE_UNKNOWN &&
+              m->process_bytes > m->limit_bytes + m->limit_bytes / 20;
+  if (!m->grouped || more) m->limit_bytes = MESSAGE_UNKNOWN;
 }
 
 /* Reads a text without other failures. Returns the place of the failure, or NULL. */
@@ -107,9 +120,16 @@ static const char *read_whole(message *m, scan_text t, scan_text raw) {
                                                   : NULL;
   if (second != NULL && where != NULL && second > where) t.end = second;
   if (!reads_all(m)) message_quantities(m, t, where);
+  without_other_limit(m);
   if (m->kind != MESSAGE_TORCH) message_said(m, t, where);
   message_share(m, t);
   return where;
+}
+
+/* Returns whether the failure was read with a size: then it happened. */
+static bool has_numbers(const message *m) {
+  return m->asked_bytes != MESSAGE_UNKNOWN || m->live_bytes != MESSAGE_UNKNOWN ||
+         m->device_bytes != MESSAGE_UNKNOWN || m->process_bytes != MESSAGE_UNKNOWN;
 }
 
 static uint32_t count_failures(scan_text block, message_kind *kind) {
@@ -129,6 +149,23 @@ static void read_failed_batch(message *m, scan_text later) {
     for (const char *at = last; at != NULL; at = scan_find(scan_from(later, at), signs[i]))
       last = at;
   m->failed_batch = context_smaller_batch((scan_text){later.at, last}, m->context.batch);
+}
+
+/* Reads the batch with which the program went on after its last failure: it tried again with
+ * smaller ones until one fitted. `later`: from the first failure to the end of the text. */
+static void read_passed_batch(message *m, scan_text later) {
+  static const char *const signs[] = {"ut of memory", "OutOfMemory", "RESOURCE_EXHAUSTED", "OOM"};
+  static const char *const progress[] = {"loss", "it/s",    "s/it", "runtime",
+                                         "poch", "inished", "aved"};
+  static const char *const ends[] = {"Error", "illed", "Traceback", "Aborted", "FAILED"};
+  scan_text tail = later;
+  for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
+    for (const char *at; (at = scan_find(tail, signs[i])) != NULL;) tail.at = at;
+  uint32_t tried = m->failed_batch > 0 ? m->failed_batch : m->context.batch;
+  if (scan_has_any(tail, ends, sizeof ends / sizeof *ends) ||
+      !scan_has_any(tail, progress, sizeof progress / sizeof *progress))
+    return;
+  m->passed_batch = context_smaller_batch(tail, tried);
 }
 
 /* Reads the first of several failures, and counts the others. Returns false if the text has only
@@ -152,25 +189,58 @@ static bool read_first(message *m, scan_text t, scan_text raw) {
   m->failures = failures;
   m->next_bytes = next.asked_bytes;
   if (where != NULL && failures > 1) read_failed_batch(m, (scan_text){where, last});
+  if (where != NULL) read_passed_batch(m, (scan_text){where, t.end});
   return true;
 }
 
+/* Overwrites what only mentions a failure: prose, comments and source code. What is left is read. A
+ * long text is a log. */
+static void without_mentions(buffer *clean) {
+  scan_text t = {clean->data, clean->data + clean->length};
+  if (clean->length > MENTIONS_BYTES) return;
+  for (int i = 0; i < MENTIONS_MOST; i++) {
+    message m = message_blank();
+    const char *where = read_clean(&m, t, t);
+    if (where == NULL || has_numbers(&m)) return;
+    scan_text part = message_mention(t, where, &m);
+    if (part.at == part.end) return;
+    memset(clean->data + (part.at - t.at), ' ', (size_t)(part.end - part.at));
+  }
+}
+
+static scan_text whole(const buffer *b) {
+  return (scan_text){b->data, b->data + b->length};
+}
+
+/* Returns the text as UTF-8 with plain spaces; of a notebook only the outputs. */
+static scan_text decoded(buffer *first, buffer *outputs, buffer *second, scan_text raw) {
+  if (decode_text(first, raw)) raw = whole(first);
+  if (!notebook_is(raw) || notebook_outputs(outputs, raw) != STOW_OK || outputs->data == NULL)
+    return raw;
+  /* A notebook writes other spaces as escapes, which are characters only now. */
+  return decode_text(second, whole(outputs)) ? whole(second) : whole(outputs);
+}
+
 void message_read(message *m, const char *text, size_t count) {
-  buffer outputs = BUFFER_INIT, clean = BUFFER_INIT;
-  scan_text raw = {text, text + count};
+  buffer first = BUFFER_INIT, outputs = BUFFER_INIT, second = BUFFER_INIT, clean = BUFFER_INIT;
   *m = message_blank();
   if (count == 0) return;
-  if (notebook_is(raw) && notebook_outputs(&outputs, raw) == STOW_OK && outputs.data != NULL)
-    raw = (scan_text){outputs.data, outputs.data + outputs.length};
+  scan_text raw = decoded(&first, &outputs, &second, (scan_text){text, text + count});
   /* Without memory for a copy, the original is parsed. */
   bool copied = clean_text(&clean, raw) == STOW_OK && clean.data != NULL;
-  scan_text t = copied ? (scan_text){clean.data, clean.data + clean.length} : raw;
+  scan_text t = copied ? whole(&clean) : raw;
+  if (copied) without_mentions(&clean);
   if (!read_first(m, t, raw)) {
     context_read(&m->context, last_part(t), last_part(raw));
-    read_whole(m, t, raw);
+    const char *where = read_whole(m, t, raw);
+    if (where != NULL && m->failures > 1) read_failed_batch(m, (scan_text){where, t.end});
+    if (where != NULL && message_is_device(m->kind))
+      read_passed_batch(m, (scan_text){where, t.end});
   }
   buffer_free(&clean);
+  buffer_free(&second);
   buffer_free(&outputs);
+  buffer_free(&first);
 }
 
 bool message_device_is_limit(const message *m) {
@@ -192,11 +262,13 @@ const char *message_reporter(const message *m) {
   if (own && (traits & TRAIT_XGBOOST) != 0) return "XGBoost";
   if (own && (traits & TRAIT_LIGHTGBM) != 0) return "LightGBM";
   if (own && (traits & TRAIT_FAISS) != 0) return "Faiss";
+  if ((m->details & MESSAGE_UNNAMED) != 0) return "The program";
   if (m->kind != MESSAGE_CUDA || context_any(&m->context, CONTEXT_BIT(NVIDIA)))
     return message_kind_name(m->kind);
   return context_any(&m->context, CONTEXT_BIT(AMD))          ? "HIP"
          : context_any(&m->context, CONTEXT_BIT(INTEL))      ? "Level Zero"
          : context_any(&m->context, CONTEXT_BIT(NPU))        ? "The NPU's driver"
+         : (traits & TRAIT_OPENCL) != 0                      ? "OpenCL"
          : context_any(&m->context, CONTEXT_BIT(ANY_VENDOR)) ? "Vulkan or DirectX"
          : context_any(&m->context, CONTEXT_BIT(TORCH))      ? "PyTorch"
          : scan_has(what, "CUDA") || scan_has(what, "cuda")  ? "CUDA"

@@ -5,6 +5,7 @@
  * circumstances (context.h): phase, platform, version, the user's own line. explain calls it with
  * the text that came with a recording, or with a text alone.
  *
+ *   decode.c   makes UTF-16 and Unicode's spaces plain text
  *   clean.c    removes timestamps, colours and rank prefixes, joins wrapped lines
  *   message_torch.c    PyTorch's allocator texts, 1.0 to 2.11
  *   message_xla.c      JAX, XLA and TensorFlow; message_bfc.c reads the allocator's dump
@@ -14,6 +15,7 @@
  *   message_foreign.c  errors that are about something else, by a table
  *   message_hint.c     texts in no table: words for memory and for failure in one line
  *   message_quantity.c reads sizes by the words around them; message_said.c quotes the others
+ *   message_mention.c  prose and source code that only mention a failure
  *   message_kill.c     reads which program was killed
  *   message_first.c    cuts a log with several failures down to the first one;
  *                      message_segment.c finds where one may end
@@ -86,6 +88,7 @@ typedef enum message_host {
   HOST_LARGE,     /* a report of a large request, which may have succeeded */
   HOST_GIT,       /* git's pack-objects was killed */
   HOST_EVICTED,   /* Kubernetes: the node was low on memory */
+  HOST_JAVA,      /* the system refused memory for Java's heap, stacks or code */
   HOST_KIND_COUNT
 } message_host;
 
@@ -112,6 +115,11 @@ enum {
   MESSAGE_RLIMIT = 1 << 17,   /* limit_bytes is of ulimit -v or setrlimit */
   MESSAGE_TIMEOUT = 1 << 18,  /* killed after a timeout */
   MESSAGE_SERVER = 1 << 19,   /* foreign: a database's memory, on its own machine */
+  MESSAGE_MACHINE = 1 << 20,  /* the numbers are the machine's, not a process's */
+  MESSAGE_PROBE = 1 << 21,    /* killed after a failed probe: TIMEOUT is set too */
+  MESSAGE_RAN_OUT = 1 << 22,  /* a compiler that reported it itself, and was not killed */
+  MESSAGE_UNNAMED = 1 << 24,  /* the text does not name the interface of the device */
+  MESSAGE_UNSURE = 1 << 23,   /* a worker ended; memory is the most frequent reason */
 };
 
 typedef struct message_process {
@@ -162,6 +170,7 @@ typedef struct message {
   uint64_t requested_bytes; /* what an evicted container requested of its node; 0: unknown */
   uint64_t next_bytes;      /* what the second failure requested */
   uint32_t failures;        /* different failures in the text; the first one is read */
+  uint32_t passed_batch;    /* a smaller batch with which the program went on after it; 0: none */
   uint32_t failed_batch;    /* a smaller batch than the first failure's that failed too; 0: none */
   bool grouped;             /* the kernel's: a control group's limit, not the machine's */
   bool async;               /* PyTorch uses the driver's pool: its own settings do not apply */

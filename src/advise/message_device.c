@@ -75,8 +75,17 @@ static const struct {
     {"ErrorOutOfDeviceMemory", 0, 0, 0},
     {"UR_RESULT_ERROR_OUT_OF_RESOURCES", MESSAGE_STATUS, CONTEXT_BIT(INTEL), 0},
     {"PI_ERROR_OUT_OF_RESOURCES", MESSAGE_STATUS, CONTEXT_BIT(INTEL), 0},
-    {"CL_MEM_OBJECT_ALLOCATION_FAILURE", 0, 0, 0},
-    {"CL_OUT_OF_RESOURCES", MESSAGE_STATUS, 0, 0},
+    {"MEM_OBJECT_ALLOCATION_FAILURE", 0, CONTEXT_BIT(ANY_VENDOR), 0}, /* OpenCL */
+    {"CL_OUT_OF_RESOURCES", MESSAGE_STATUS, CONTEXT_BIT(ANY_VENDOR), 0},
+    {"failed: OUT_OF_RESOURCES", MESSAGE_STATUS, CONTEXT_BIT(ANY_VENDOR), 0}, /* pyopencl */
+    {"Memory not available to allocate buffer: ", MESSAGE_STATUS, CONTEXT_BIT(AMD), 0}, /* MIOpen */
+    {"gpusolverDnCreate(&handle) failed", MESSAGE_STATUS, CONTEXT_BIT(NVIDIA), 0},      /* JAX */
+    {"gpublasCreate(&handle) failed", MESSAGE_STATUS, CONTEXT_BIT(NVIDIA), 0},
+    {"gpusparseCreate(&handle) failed", MESSAGE_STATUS, CONTEXT_BIT(NVIDIA), 0},
+    {"cuSolver internal error", MESSAGE_STATUS, CONTEXT_BIT(NVIDIA), 0},
+    {"GPU memory is full", 0, 0, 0}, /* programs for video */
+    {"GPU Memory is full", 0, 0, 0},
+    {"GPU Memory Full", 0, 0, 0},
     {"MPS backend out of memory", 0, CONTEXT_BIT(APPLE) | CONTEXT_BIT(MAC), 0},
     {"Memory_Allocation_Failure(EL0004)", 0, CONTEXT_BIT(NPU), 0}, /* Ascend */
     {"EL0004: ", 0, CONTEXT_BIT(NPU), 0},
@@ -124,19 +133,14 @@ static bool is_graphics(scan_text t) {
 /* Parses the requested size, in one of the usual sentences, or as "N bytes" on the line of the
  * error. */
 static void read_requested(message *m, scan_text t, const char *at) {
-  static const char *const sizes[] = {"cuMemAlloc of ",
-                                      "Tried to allocate ",
-                                      "failed to allocate ",
-                                      "Failed to allocate ",
-                                      "tried to allocate ",
-                                      "Error allocating ",
-                                      "allocating ",
-                                      "allocate ",
-                                      "alloc fail size ",
-                                      "alloc size : ",
-                                      "alloc size: ",
-                                      "Request memory size: ",
-                                      "rtMalloc fail, purpose: page caching, type = 2, size:"};
+  static const char *const sizes[] = {
+      "cuMemAlloc of ",        "Tried to allocate ",
+      "failed to allocate ",   "Failed to allocate ",
+      "tried to allocate ",    "Error allocating ",
+      "allocating ",           "allocate ",
+      "alloc fail size ",      "alloc size : ",
+      "alloc size: ",          "available to allocate buffer: ",
+      "Request memory size: ", "rtMalloc fail, purpose: page caching, type = 2, size:"};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes && m->asked_bytes == MESSAGE_UNKNOWN; i++)
     m->asked_bytes = scan_size_after(t, sizes[i]);
   if (m->asked_bytes == MESSAGE_UNKNOWN)
@@ -177,11 +181,12 @@ bool message_device(message *m, scan_text t, const char **where) {
   m->details |= table[chosen].details;
   m->context.seen |= table[chosen].marks;
   m->failures = 1;
-  scan_copy(m->what, sizeof m->what, t, best,
-            (table[chosen].details & MESSAGE_STATUS) != 0 &&
-                    strchr(table[chosen].words, ' ') == NULL
-                ? " \n"
-                : "\n");
+  bool word =
+      (table[chosen].details & MESSAGE_STATUS) != 0 && strchr(table[chosen].words, ' ') == NULL;
+  const char *end = best;
+  while (word && end < t.end && (scan_is_word(*end) || *end == '(')) end++; /* "CUFFTError(code" */
+  scan_copy(m->what, sizeof m->what, word ? (scan_text){best, end} : t, best,
+            (table[chosen].details & MESSAGE_STATUS) != 0 ? "\n:;" : "\n");
   if (scan_has(t, "cuInit") || scan_has(t, "cuCtxCreate") ||
       scan_has(t, "cuDevicePrimaryCtxRetain"))
     m->details |= MESSAGE_INIT;
@@ -198,6 +203,7 @@ bool message_device(message *m, scan_text t, const char **where) {
   if (scan_has(t, "failed to create cublas handle") ||
       scan_has(t, "ould not create cudnn handle") || scan_has(t, "tensorflow/stream_executor"))
     m->kind = MESSAGE_TENSORFLOW;
+  if (scan_has(t, "jaxlib") && (m->details & MESSAGE_STATUS) != 0) m->kind = MESSAGE_XLA;
   if (scan_has(t, "ggml") || context_any(&m->context, CONTEXT_BIT(OLLAMA))) m->kind = MESSAGE_LLAMA;
   return true;
 }

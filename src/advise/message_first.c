@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "advise/language.h"
 #include "advise/message_parts.h"
 
 #define SEGMENTS_MOST 4096 /* the rest of a longer text is one segment */
@@ -142,7 +143,7 @@ static message_kind language_of(scan_text line) {
                {"runtime: cannot allocate memory", KIND_GO}};
   for (size_t i = 0; i < sizeof table / sizeof *table; i++)
     if (scan_has(line, table[i].words)) return (message_kind)table[i].kind;
-  return MESSAGE_NONE;
+  return language_r_vector(line, NULL) != SCAN_UNKNOWN ? (message_kind)KIND_R : MESSAGE_NONE;
 }
 
 /* A failure of host memory in a segment. */

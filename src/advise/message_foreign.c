@@ -45,13 +45,13 @@ static const struct {
      "it is a bug, not a shortage: update ROCm, or run once with AMD_SERIALIZE_KERNEL=3"},
     {"misaligned address", "a GPU program used a misaligned address",
      "it is a bug, not a shortage: run under compute-sanitizer"},
-    {"< n_classes` failed", "a label is out of range: an assertion on the GPU failed",
+    {"< n_classes` failed", "a label is out of range (an assertion on the GPU failed)",
      "labels must be 0 to n_classes - 1: print labels.min(), labels.max() and the size of the last "
      "layer; run once with CUDA_LAUNCH_BLOCKING=1"},
-    {"srcIndex < srcSelectDimSize", "an index is out of range: an assertion on the GPU failed",
+    {"srcIndex < srcSelectDimSize", "an index is out of range (an assertion on the GPU failed)",
      "most often a token or position beyond an embedding's size: compare ids.max() with "
      "num_embeddings; run once with CUDA_LAUNCH_BLOCKING=1"},
-    {"index out of bounds\"` failed", "an index is out of range: an assertion on the GPU failed",
+    {"index out of bounds\"` failed", "an index is out of range (an assertion on the GPU failed)",
      "run once with CUDA_LAUNCH_BLOCKING=1, or on the CPU, which names the line"},
     {"device-side assert triggered", "an assertion on the GPU failed",
      "most often an index or a label out of range: run once with CUDA_LAUNCH_BLOCKING=1"},
@@ -194,11 +194,6 @@ bool message_lookalike(message *m, scan_text t) {
        MESSAGE_SERVER},
       {"static TLS block", NULL, "a library was loaded too late for its thread-local storage",
        "import it first, or LD_PRELOAD the library that the message names", 0},
-      {"for the Java Runtime Environment to continue", NULL,
-       "Java could not get memory for its own heap",
-       "give it a smaller heap (java -Xmx1g …), or its machine or container more memory", 0},
-      {"warning: INFO: os::commit_memory(", NULL, "Java could not get memory for its own heap",
-       "give it a smaller heap (java -Xmx1g …), or its machine or container more memory", 0},
       {"is killed by signal: Segmentation fault", "killed by signal: Killed",
        "a DataLoader worker crashed on a wrong address",
        "it is a bug, not a shortage: python -X faulthandler, with DataLoader(num_workers=0), shows "

@@ -27,20 +27,6 @@ static bool has_any(scan_text t, const char *const *words, size_t count) {
   has_any(t, (const char *const[]){__VA_ARGS__},                                                   \
           sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *))
 
-/* Returns whether a sentence only warns of a shortage: "to avoid out of memory errors, …". The
- * warning comes before the shortage; advice after it ("out of memory: to avoid this, …") is not
- * one. */
-static bool only_warns(scan_text line, const char *shortage) {
-  scan_text before = {line.at, shortage};
-  for (const char *at = shortage; at > line.at; at--)
-    if (at[-1] == '.' || at[-1] == ':' || at[-1] == ';') {
-      before.at = at;
-      break;
-    }
-  return HAS_ANY(before, "avoid", "prevent", "if you ", "if it ", "in case ", "may ", "might ",
-                 "could ", "can run", "can cause", "can lead", "without ", "reduce the risk");
-}
-
 /* Returns the place of "memory" or "vram" in a line, or NULL. */
 static const char *memory_at(scan_text line) {
   for (const char *at = line.at; line.end - at >= 4; at++)
@@ -53,22 +39,23 @@ static const char *memory_at(scan_text line) {
 /* Returns whether a line has "memory" and a word for failure, or the letters OOM. */
 static bool is_shortage(scan_text line) {
   const char *start = NULL;
-  if (scan_find_word(line, "OOM", &start) != NULL) return !only_warns(line, start);
+  if (scan_find_word(line, "OOM", &start) != NULL) return !message_only_warns(line, start);
   const char *memory = memory_at(line);
-  if (memory == NULL || only_warns(line, memory)) return false;
+  if (memory == NULL || message_only_warns(line, memory)) return false;
   bool asked = HAS_ANY(line, "alloc", "reserve", "mmap", "require", "need", "request");
   bool refused =
       HAS_ANY(line, "fail", "unable", "cannot", "can't", "could not", "couldn't", "not enough",
               "insufficient", "exceed", "exhaust", "ran out", "larger than", "smaller than",
               "less than", "greater than", "too large", "too small");
   return HAS_ANY(line, "out of memory", "out of vram", "not enough memory", "insufficient memory",
-                 "low on memory", "exceed") ||
+                 "low on memory", "exceed", "memory is full", "memory full", "vram is full") ||
          (asked && refused);
 }
 
 static bool names_device(scan_text t) {
   return HAS_ANY(t, "gpu", "cuda", "vram", "device memory", "hip", "rocm", "vulkan", "opencl",
-                 "metal", "video memory", "directx", "dxgi");
+                 "metal", "video memory", "directx", "dxgi", "texture", "gfx", "shader",
+                 "framebuffer", "render target");
 }
 
 /* Returns whether a number that means "killed" follows a word for a program's end: "exitcode
@@ -101,6 +88,8 @@ bool message_hint(message *m, scan_text t, bool shortages, const char **where) {
         names_device(line) || (names_device(t) && !HAS_ANY(line, "system memory", "ram", "host"));
     m->kind = device ? MESSAGE_CUDA : MESSAGE_HOST;
     m->host = device ? HOST_NONE : HOST_PYTHON;
+    if (device && HAS_ANY(line, "texture", "gfx", "shader", "framebuffer", "render target"))
+      m->context.seen |= CONTEXT_BIT(ANY_VENDOR), m->details |= MESSAGE_UNNAMED;
     scan_copy(m->what, sizeof m->what, t, line.at, "\n");
     return true;
   }

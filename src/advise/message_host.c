@@ -3,8 +3,10 @@
  * Sure rows can mean nothing but host memory. The others ("Killed", exit code 137) are checked only
  * after everything else: a launcher writes them after any failure. */
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "advise/language.h"
 #include "advise/message_parts.h"
 
 enum { SURE = 1, WORD = 2 }; /* WORD: not a part of a longer word */
@@ -93,6 +95,9 @@ static const struct row {
     {"BrokenProcessPool", HOST_WORKER, SURE},
     {"was terminated abruptly", HOST_WORKER, SURE},
     {"worker process was unexpectedly terminated", HOST_WORKER, SURE},
+    {"background workers are no longer alive", HOST_WORKER, SURE}, /* batchgenerators, nnU-Net */
+    {"ackground workers died", HOST_WORKER, SURE},
+    {"ackground worker is 6 feet under", HOST_WORKER, SURE},
     {"by an excessive memory usage causing the Operating System to kill", HOST_WORKER, SURE},
     {"WinError 1455", HOST_PAGEFILE, SURE},
     {"failed with errno=1455", HOST_PAGEFILE, SURE}, /* Go */
@@ -123,15 +128,21 @@ static const struct row {
     {"cc1plus: out of memory allocating", HOST_COMPILER, SURE},
     {"cc1: out of memory allocating", HOST_COMPILER, SURE},
     {"LLVM ERROR: out of memory", HOST_COMPILER, SURE},
+    {"compiler is out of heap space", HOST_COMPILER, SURE}, /* MSVC; by number in other languages */
+    {" C1060: ", HOST_COMPILER, SURE},
+    {" C1002: ", HOST_COMPILER, SURE},
+    {" LNK1102: ", HOST_COMPILER, SURE},
     {"ut of memory: Kill", HOST_KERNEL, SURE}, /* "Memory cgroup out of memory: Killed process" */
     {"oom-kill:", HOST_KERNEL, SURE},
     {"invoked oom-killer", HOST_KERNEL, SURE},
     {"oom_reaper: reaped process", HOST_KERNEL, SURE},
-    {"systemd-oomd", HOST_KERNEL, SURE},
     {"due to memory used (", HOST_KERNEL, SURE}, /* systemd-oomd's, without its name */
     {"due to memory pressure for /", HOST_KERNEL, SURE},
+    {"systemd-oomd", HOST_KERNEL, SURE},
     {"earlyoom", HOST_KERNEL, SURE},
     {"Failed with result 'oom-kill'", HOST_KERNEL, SURE},
+    {"for the Java Runtime Environment to continue", HOST_JAVA, SURE},
+    {"warning: INFO: os::commit_memory(", HOST_JAVA, SURE},
     {"os.fork() OSError: [Errno 12]", HOST_FORK, SURE},
     {"fork: Cannot allocate memory", HOST_FORK, SURE},
     {"fork: retry: Resource temporarily", HOST_FORK, SURE},
@@ -278,7 +289,7 @@ static void read_numpy(message *m, scan_text t) {
 /* "Killed process 8123 (python3) total-vm:21474836kB, anon-rss:8123456kB, …" */
 static void read_killed(message *m, scan_text t) {
   m->process_bytes = scan_size_after(t, "anon-rss:");
-  m->grouped = scan_has(t, "Memory cgroup out of memory") || scan_has(t, "CONSTRAINT_MEMCG");
+  m->grouped = message_kill_in_group(t);
   const char *process = scan_find(t, "Killed process ");
   if (process == NULL) process = scan_find(t, "Kill process ");
   const char *name = process != NULL ? scan_find(scan_from(t, process), "(") : NULL;
@@ -289,6 +300,18 @@ static void read_killed(message *m, scan_text t) {
   for (const char *p = unit; p < t.end && !isspace((unsigned char)*p); p++)
     if (*p == '/') unit = p + 1;
   scan_copy(m->what, sizeof m->what, t, unit, " \n");
+}
+
+/* systemd-oomd: "due to memory used (15905321984) / total (16537751552) and swap used (…) / total
+ * (…)": the machine's, not the killed unit's. */
+static void read_machine(message *m, scan_text t) {
+  const char *at = scan_find(t, "due to memory used (");
+  uint64_t used = scan_size(t, at);
+  uint64_t total = at != NULL ? scan_size_after(scan_line(t, at), "/ total (") : MESSAGE_UNKNOWN;
+  if (used == MESSAGE_UNKNOWN || total == MESSAGE_UNKNOWN || used > total) return;
+  m->device_bytes = total;
+  m->free_bytes = total - used;
+  m->details |= MESSAGE_MACHINE;
 }
 
 /* A DataLoader reports every end of a worker with the same words: an exception in the dataset, a
@@ -311,6 +334,7 @@ static void read_worker(message *m, scan_text t) {
                                       "shared memory"};
   if (!scan_has(t, "DataLoader worker (pid")) {
     m->details |= MESSAGE_EXECUTOR;
+    if (scan_has(t, "ackground worker")) m->details |= MESSAGE_UNSURE;
     return;
   }
   for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
@@ -341,21 +365,44 @@ static void read_large(message *m, scan_text t) {
   }
 }
 
+/* "Native memory allocation (mmap) failed to map 3221225472 bytes for committing reserved memory.",
+ * "os::commit_memory(0x0000000700000000, 3221225472, 0) failed" */
+static void read_java(message *m, scan_text t) {
+  m->asked_bytes = scan_size_after(t, "failed to map ");
+  if (m->asked_bytes == MESSAGE_UNKNOWN) m->asked_bytes = scan_size_after(t, "failed to allocate ");
+  const char *at = scan_find(t, "os::commit_memory(");
+  if (at != NULL && m->asked_bytes == MESSAGE_UNKNOWN)
+    m->asked_bytes = scan_size_after(scan_line(t, at), ", ");
+}
+
 /* A watchdog kills a process that does not answer in time, and some guess "out of memory" then. */
 static void read_timeout(message *m, scan_text t) {
   static const char *const signs[] = {"WORKER TIMEOUT", "DUE TO TIME LIMIT",
-                                      "Liveness probe failed", "liveness probe failed",
                                       "Watchdog caught collective"};
-  if (scan_has_any(t, signs, sizeof signs / sizeof *signs)) m->details |= MESSAGE_TIMEOUT;
+  static const char *const probes[] = {"iveness probe failed", "failed liveness probe",
+                                       "tartup probe failed", "failed startup probe"};
+  bool probe = scan_has_any(t, probes, sizeof probes / sizeof *probes);
+  if (probe) m->details |= MESSAGE_PROBE;
+  if (probe || scan_has_any(t, signs, sizeof signs / sizeof *signs)) m->details |= MESSAGE_TIMEOUT;
 }
 
 static void read_numbers(message *m, scan_text t, const char *at) {
   scan_text rest = scan_from(t, at);
+  const char *second = m->host == HOST_KERNEL ? message_second_kill(t) : NULL;
+  if (second != NULL && second > at) t.end = second; /* what follows is of the next one */
   switch (m->host) {
   case HOST_NUMPY: read_numpy(m, t); break;
   case HOST_TORCH: m->asked_bytes = scan_size_after(t, "you tried to allocate "); break;
   case HOST_KILLED: read_timeout(m, t); /* fall through */
-  case HOST_KERNEL: read_killed(m, t); break;
+  case HOST_KERNEL:
+    read_killed(m, t);
+    read_machine(m, t);
+    break;
+  case HOST_CONTAINER:
+    if (!scan_has(t, "OOMKilled")) read_timeout(m, t); /* else the reason is known */
+    if (scan_has(t, "137")) snprintf(m->what, sizeof m->what, "exit code 137");
+    break;
+  case HOST_JAVA: read_java(m, t); break;
   case HOST_MAPS: m->asked_bytes = scan_size(t, at); break;
   case HOST_PAGEFILE: m->asked_bytes = scan_size_after(t, "VirtualAlloc of "); break;
   case HOST_WORKER: read_worker(m, t); break;
@@ -402,6 +449,19 @@ bool message_names_kill(scan_text line) {
   return scan_has_any(line, words, sizeof words / sizeof *words);
 }
 
+/* R's message in the language of its user; the English one is in the table. */
+static bool read_r(message *m, scan_text t, const char **where) {
+  const char *start = NULL;
+  uint64_t bytes = language_r_vector(t, &start);
+  if (bytes == SCAN_UNKNOWN) return false;
+  m->kind = MESSAGE_HOST;
+  m->host = HOST_PYTHON;
+  m->failures = 1;
+  m->asked_bytes = bytes;
+  if (where != NULL) *where = start;
+  return true;
+}
+
 bool message_host_memory(message *m, scan_text t, bool sure, const char **where) {
   for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
     const struct row *r = &table[i];
@@ -417,14 +477,17 @@ bool message_host_memory(message *m, scan_text t, bool sure, const char **where)
                       ? message_killed_containers(t)
                       : 1;
     if (where != NULL) *where = start;
+    if (r->host == HOST_COMPILER && !message_names_kill(scan_line(t, start)))
+      m->details |= MESSAGE_RAN_OUT;
     if (r->host == HOST_KILLED && is_compiler(scan_line(t, start))) m->host = HOST_COMPILER;
     read_numbers(m, t, after);
     return true;
   }
-  return false;
+  return sure && read_r(m, t, where);
 }
 
 const char *message_kill_in(scan_text t) {
+  const char *first = NULL;
   for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
     const struct row *r = &table[i];
     const char *start = NULL, *after = NULL;
@@ -432,9 +495,11 @@ const char *message_kill_in(scan_text t) {
     if (kill && (r->flags & SURE) == 0)
       after = (r->flags & WORD) != 0 ? scan_find_word(t, r->words, &start)
                                      : scan_find_at(t, r->words, &start);
-    if (after != NULL) return start;
+    if (after == NULL) continue;
+    first = start;
+    t.end = start; /* only an earlier one counts */
   }
-  return NULL;
+  return first;
 }
 
 bool message_only_word(message_host host) {

@@ -116,12 +116,32 @@ uint32_t message_killed_containers(scan_text t) {
 
 const char *message_second_kill(scan_text t) {
   static const char words[] = "Killed process ";
-  const char *at = scan_find(t, words), *start = NULL;
+  /* The kernel writes these before its line of a kill. */
+  static const char *const heads[] = {"invoked oom-killer", "memory: usage ",
+                                      "oom-kill:constraint="};
+  const char *at = scan_find(t, words), *start = NULL, *second = NULL, *head = NULL;
   if (at == NULL) return NULL;
   uint64_t first = scan_number(t, at);
-  for (t.at = at; (at = scan_find_at(t, words, &start)) != NULL; t.at = at)
-    if (scan_number(t, at) != first) return scan_line(t, start).at;
-  return NULL;
+  scan_text rest = {scan_line(t, at).end, t.end};
+  for (t.at = at; second == NULL && (at = scan_find_at(t, words, &start)) != NULL; t.at = at)
+    if (scan_number(t, at) != first) second = start;
+  if (second == NULL || second < rest.at) return second != NULL ? scan_line(t, second).at : NULL;
+  rest.end = second;
+  for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
+    if (scan_find_at(rest, heads[i], &head) != NULL) rest.end = head;
+  return scan_line((scan_text){rest.at, second}, rest.end).at;
+}
+
+bool message_kill_in_group(scan_text t) {
+  static const char *const groups[] = {"Memory cgroup out of memory", "CONSTRAINT_MEMCG"};
+  /* The machine's own shortage: a capital letter begins its sentence. */
+  static const char *const machines[] = {"Out of memory: Kill", "CONSTRAINT_NONE", "global_oom"};
+  const char *group = t.end, *machine = t.end, *start = NULL;
+  for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
+    if (scan_find_at(t, groups[i], &start) != NULL && start < group) group = start;
+  for (size_t i = 0; i < sizeof machines / sizeof *machines; i++)
+    if (scan_find_at(t, machines[i], &start) != NULL && start < machine) machine = start;
+  return group < machine;
 }
 
 /* Returns how many processes a control group's limit killed. A container that is started again and

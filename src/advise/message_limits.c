@@ -261,7 +261,9 @@ void message_limits(message *m, scan_text t) {
   case HOST_JOB: read_job(m, t); break;
   case HOST_CONTAINER: read_container(m, t); break;
   case HOST_EVICTED: read_evicted(m, t); break;
-  case HOST_KERNEL: read_group(m, t); break;
+  case HOST_KERNEL:
+    if (m->grouped) read_group(m, t);
+    break;
   case HOST_RAY: read_ray(m, t); break;
   case HOST_DASK: read_dask(m, t); break;
   default: break;

@@ -45,8 +45,12 @@ bool message_names_kill(scan_text line);
  * compose, processes in the kernel's log. */
 uint32_t message_killed_containers(scan_text t);
 uint32_t message_killed_processes(scan_text t);
-/* Returns the line of the kernel's log that kills a second process; NULL if it kills only one. */
+/* Returns the line of the kernel's log with which the kill of a second process begins; NULL if it
+ * kills only one. */
 const char *message_second_kill(scan_text t);
+/* Returns whether the first kill of the kernel's log is by a control group's limit, not because the
+ * machine ran out. */
+bool message_kill_in_group(scan_text t);
 /* Returns whether frameworks of a device use the words of this kind for their own errors as well.
  */
 bool message_only_word(message_host host);
@@ -91,6 +95,11 @@ bool message_foreign(message *m, scan_text t, const char **where);
 bool message_lookalike(message *m, scan_text t);
 /* `shortages`: only lines that report one; otherwise also the end of a process that was killed. */
 bool message_hint(message *m, scan_text t, bool shortages, const char **where);
+/* Returns the part of the text around `where`, the place of the failure in `m`, if it only mentions
+ * such failures; an empty one if it reports one. */
+scan_text message_mention(scan_text t, const char *where, const message *m);
+/* Returns whether a sentence only warns of the shortage whose words begin at `shortage`. */
+bool message_only_warns(scan_text line, const char *shortage);
 /* Fills the numbers that are still unknown by the words around the sizes near `where`, the place of
  * the failure. */
 void message_quantities(message *m, scan_text t, const char *where);

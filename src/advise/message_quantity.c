@@ -308,6 +308,15 @@ static bool names_buffer(scan_text t) {
   return scan_has_any(t, names, sizeof names / sizeof *names);
 }
 
+/* Returns whether a line of llama.cpp reports a buffer that was made: "compute buffer total size =
+ * 81.63 MB", "CUDA0 model buffer size = 4095.05 MiB", "allocated 'data' buffer, size = …". */
+static bool reports_buffer(scan_text line) {
+  static const char *const signs[] = {
+      "buffer total size",  "compute buffer size", "model buffer size", "KV buffer size",
+      "output buffer size", "allocated 'data",     "mem required"};
+  return scan_has_any(line, signs, sizeof signs / sizeof *signs);
+}
+
 /* Returns whether a line is about the whole machine: "CPU Virtual Memory: used = 187.92 GB, percent
  * = 74.7%", as psutil counts. */
 static bool is_machine(scan_text line) {
@@ -321,7 +330,7 @@ static bool is_machine(scan_text line) {
 static void forget_older(message *m, reading *r, const key *now) {
   uint64_t *field = m->kind == MESSAGE_HOST ? &m->process_bytes : &m->live_bytes;
   size_t length = (size_t)(now->end - now->at);
-  if (now->role != LIVE) return;
+  if (now->role != LIVE || now->at == NULL) return;
   if (!known(*field)) {
     r->live = *now;
     return;
@@ -349,6 +358,7 @@ static void read_region(message *m, scan_text t, bool earlier) {
       used.role = OTHER;
     if (m->kind != MESSAGE_HOST && scan_has(scan_line(t, q->at), "ystem memory"))
       used.role = OTHER; /* the host's, beside a failure of the device */
+    if (m->kind == MESSAGE_LLAMA && reports_buffer(scan_line(t, q->at))) used.role = OTHER;
     if (earlier) forget_older(m, &r, &used);
     store(m, used.role, q->bytes, earlier);
     r.last = used.role;

@@ -11,6 +11,7 @@
 #define LINES_AROUND 10
 #define LINE_MOST    200 /* characters; longer ones are somebody's own words, or a dump */
 #define ABSURD_LEAST (UINT64_C(1) << 50) /* no machine has as much: the number is an error */
+#define WORD_MOST    20
 #define LEAST        40 /* characters before the failure that make a sentence of their own */
 
 static bool same(uint64_t a, uint64_t b) {
@@ -29,6 +30,17 @@ static bool is_read(const message *m, uint64_t bytes, uint64_t decimal) {
   return false;
 }
 
+/* Returns whether a unit of time is at `at`: " ms", " s". */
+static bool is_time(scan_text line, const char *at) {
+  static const char *const units[] = {" ms", " s", " seconds", " min"};
+  for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+    const char *end = at + strlen(units[i]);
+    if (line.end - at < end - at || memcmp(at, units[i], strlen(units[i])) != 0) continue;
+    if (end == line.end || !scan_is_word(*end)) return true;
+  }
+  return false;
+}
+
 /* Returns the place after the last number of the line that the message does not have, or NULL.
  * `sizes`: only numbers with a unit count. */
 static const char *last_unread(const message *m, scan_text line, bool sizes) {
@@ -42,7 +54,10 @@ static const char *last_unread(const message *m, scan_text line, bool sizes) {
     uint64_t bytes = scan_size_to(line, at, &unit, &end);
     /* One digit counts things: "GPU 0", "Error Code 2". */
     bool digit = end == at + 1 && !(at > line.at && at[-1] == '-');
-    if (!part && !digit && (unit || !sizes) && !is_read(m, bytes, scan_size(line, at))) last = end;
+    bool word = !unit && end < line.end && scan_is_word(*end); /* "8007000E", "0x7f" */
+    word = word || (!unit && end - at > 1 && at[0] == '0' && at[1] == '0') || is_time(line, end);
+    if (!part && !word && !digit && (unit || !sizes) && !is_read(m, bytes, scan_size(line, at)))
+      last = end;
     at = end - 1;
     while (at + 1 < line.end && scan_is_word(at[1])) at++;
   }
@@ -67,19 +82,39 @@ static void copy_spaced(char *out, size_t out_bytes, scan_text t) {
   out[length] = '\0';
 }
 
-/* Keeps the sentences of the line up to the last number that the message does not have. */
+/* Returns the start of the sentence that contains `at`. */
+static const char *sentence_start(scan_text line, const char *at) {
+  for (; at > line.at + 1; at--)
+    if (at[-1] == ' ' && (at[-2] == '.' || at[-2] == ';')) return at;
+  return line.at;
+}
+
+/* Keeps the sentences of the line up to the last number that the message does not have. Of a long
+ * line only the sentence with that number; an ellipsis shows where a longer one is cut. */
 static void keep(message *m, scan_text line, const char *from, const char *last) {
   if (m->said_count == MESSAGE_SAID_MAX) return;
   char *out = m->said[m->said_count];
-  size_t most = sizeof m->said[0];
+  size_t most = sizeof m->said[0], used = 0;
   scan_text quote = {from, sentence_end(line, last)};
-  if ((size_t)(quote.end - quote.at) >= most) { /* the end has the number */
-    quote.end = last;
-    if ((size_t)(last - from) >= most) quote.at = last - (most - 8);
-    while (quote.at > from && quote.at < last && quote.at[-1] != ' ') quote.at++;
+  if ((size_t)(quote.end - quote.at) >= most) {
+    const char *start = sentence_start(line, last);
+    if (start > quote.at) quote.at = start;
   }
-  copy_spaced(out, most, quote);
-  if (out[0] != '\0') m->said_count++;
+  bool late = (size_t)(quote.end - quote.at) >= most; /* the end has the number */
+  if (late) {
+    quote.end = last;
+    while (quote.end < line.end && quote.end - last < WORD_MOST && *quote.end != ' ') quote.end++;
+    size_t room = most - 12;
+    if ((size_t)(quote.end - quote.at) >= room) {
+      quote.at = quote.end - room;
+      while (quote.at < last && quote.at[-1] != ' ') quote.at++;
+      used = (size_t)snprintf(out, most, "… ");
+    }
+  }
+  copy_spaced(out + used, most - used - (late ? 4 : 0), quote);
+  if (out[used] == '\0') return;
+  if (late) strcat(out, " …");
+  m->said_count++;
 }
 
 /* Returns whether a line near the failure is about memory. */

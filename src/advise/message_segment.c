@@ -40,6 +40,8 @@ static const char *command_of(scan_text line) {
       (isalpha((unsigned char)at[1]) || at[1] == '.' || at[1] == '/'))
     return at + 1;
   if (scan_starts(line, "$ ")) return line.at + 2;
+  const char *group = "##[group]Run "; /* GitHub Actions */
+  if (scan_starts(line, group)) return line.at + strlen(group);
   if (scan_starts(line, "\xe2\x9d\xaf ")) return line.at + 4;
   bool host = false;
   for (const char *p = line.at; p + 1 < line.end && p - line.at < PROMPT_MOST; p++) {

@@ -111,10 +111,32 @@ static bool read_sglang(message *m, scan_text t) {
   m->share = share_at(t, scan_find(t, "mem_fraction_static=0."));
   if (m->share == 0) m->share = share_at(t, scan_find(t, "--mem-fraction-static=0."));
   m->share_needed = share_at(t, scan_find(t, "at least 0."));
-  m->details |= scan_has(t, "refill out of memory") || scan_has(t, "ecode out of memory") ||
-                        scan_has(t, "_slots runs out of memory")
-                    ? MESSAGE_COMPUTE
-                    : MESSAGE_KV_CACHE;
+  /* Its pool of tokens is full, not the device: "Try to allocate 8192 tokens. Available full
+   * tokens: 7936"; "alloc_token_slots runs out of memory. … Available tokens: 16" */
+  bool tokens = scan_has(t, "refill out of memory") || scan_has(t, "ecode out of memory") ||
+                scan_has(t, "token_slots runs out of memory");
+  bool requests = scan_has(t, "req_slots runs out of memory");
+  m->details |= tokens ? MESSAGE_POOL : requests ? MESSAGE_COMPUTE : MESSAGE_KV_CACHE;
+  if (!tokens) return true;
+  m->wanted_tokens = scan_number_after(t, "ry to allocate ");
+  m->cache_tokens = scan_number_after(t, "vailable full tokens: ");
+  if (!known(m->cache_tokens)) m->cache_tokens = scan_number_after(t, "vailable tokens: ");
+  return true;
+}
+
+/* "Failed to allocate memory for batch_prefill_tmp_v with size 435814400 and alignment 16 in
+ * AlignedAllocator": FlashInfer divides a buffer of a fixed size, and this step needs more. */
+static bool read_workspace(message *m, scan_text t) {
+  const char *at = scan_find(t, "Failed to allocate memory for ");
+  if (at == NULL) at = scan_find(t, "Out of workspace memory");
+  if (at == NULL) return false;
+  const context *c = &m->context;
+  m->kind = context_any(c, CONTEXT_BIT(SGLANG)) ? MESSAGE_SGLANG
+            : context_any(c, CONTEXT_BIT(VLLM)) ? MESSAGE_VLLM
+                                                : MESSAGE_CUDA;
+  m->asked_bytes = scan_size_after(scan_from(t, at), " size ");
+  m->details |= MESSAGE_WORKSPACE;
+  m->context.seen |= CONTEXT_BIT(NVIDIA);
   return true;
 }
 
@@ -147,6 +169,45 @@ static bool refused_before(scan_text t, const char *at) {
   return at != NULL && scan_has((scan_text){t.at, at}, "alloc_buffer: allocating ");
 }
 
+/* Reads what macOS recommends as the most for the GPU, in MB: llama.cpp wrote powers of 1024, newer
+ * versions write powers of 1000. macOS gives two thirds or three quarters of the RAM, so a third of
+ * a whole number of GiB shows which. */
+static uint64_t working_set(scan_text t) {
+  const char *at = scan_find(t, "recommendedMaxWorkingSetSize");
+  while (at != NULL && at < t.end && (*at == ' ' || *at == '=')) at++;
+  uint64_t binary = at != NULL ? scan_size_binary(t, at) : MESSAGE_UNKNOWN;
+  if (!known(binary) || binary > UINT64_C(1) << 50) return MESSAGE_UNKNOWN;
+  uint64_t rest = 3 * binary % (UINT64_C(1) << 30), near = UINT64_C(1) << 20;
+  bool whole = rest < near || rest > (UINT64_C(1) << 30) - near;
+  return whole ? binary : scan_size(t, at);
+}
+
+/* "buffer 'data' size 18300780544 is larger than buffer maximum of 17179869184"; "allocated 'data'
+ * buffer, size = 3533.78 MB, offs = 4160536576, ( 7630.41 / 5461.34)": in MiB, all that it
+ * holds of what macOS recommends. The last such pair counts. */
+static void read_metal(message *m, scan_text t) {
+  const char *at = scan_find(t, " is larger than buffer maximum of "), *pair = NULL;
+  if (at != NULL) {
+    scan_text line = scan_line(t, at);
+    m->asked_bytes = scan_size_after(line, "' size ");
+    m->limit_bytes = scan_size(line, at);
+    m->details |= MESSAGE_ONE_BUFFER;
+    return;
+  }
+  m->limit_bytes = working_set(t);
+  for (scan_text rest = t; (at = scan_find(rest, "offs =")) != NULL; rest.at = at) {
+    const char *open = scan_find(scan_line(t, at), ", (");
+    while (open != NULL && open < t.end && *open == ' ') open++;
+    if (open != NULL) pair = open;
+  }
+  double held = 0;
+  for (; pair != NULL && pair < t.end && isdigit((unsigned char)*pair) && held < 1e9; pair++)
+    held = held * 10 + (*pair - '0');
+  if (held <= 0) return;
+  m->live_bytes = (uint64_t)(held * 0x1p20);
+  if (known(m->limit_bytes) && m->live_bytes > m->limit_bytes) m->details |= MESSAGE_WEIGHTS;
+}
+
 /* "allocating 279356.51 MiB on device 0: cudaMalloc failed", "failed to allocate CUDA0 buffer of
  * size 292926534144", "model requires more system memory (5.6 GiB) than is available (4.1 GiB)". */
 static bool read_llama(message *m, scan_text t) {
@@ -159,8 +220,11 @@ static bool read_llama(message *m, scan_text t) {
     return true;
   }
   if (scan_has(t, "kIOGPUCommandBuffer") || scan_has(t, "ggml_metal") ||
-      scan_has(t, "allocate Metal"))
+      scan_has(t, "allocate Metal")) {
     m->context.seen |= CONTEXT_BIT(APPLE) | CONTEXT_BIT(MAC);
+    read_metal(m, t);
+    if ((m->details & (MESSAGE_ONE_BUFFER | MESSAGE_WEIGHTS)) != 0) return true;
+  }
   m->asked_bytes =
       FIRST_SIZE(t, "buffer of size ", "alloc_buffer: allocating ",
                  "Device memory allocation of size ", "failed to allocate buffer, size = ");
@@ -342,6 +406,16 @@ static bool read_mlx(message *m, scan_text t) {
   return true;
 }
 
+/* E_OUTOFMEMORY, which Windows words in its own language, of DirectML's provider: its allocator
+ * could not make a buffer on the device, or in the RAM that the device may use. */
+static bool read_dml_provider(message *m, scan_text t) {
+  if (!scan_has(t, "8007000E") && !scan_has(t, "8007000e") && !scan_has(t, "E_OUTOFMEMORY"))
+    return false;
+  m->details |= MESSAGE_STATUS;
+  m->context.seen |= CONTEXT_BIT(WINDOWS) | CONTEXT_BIT(ANY_VENDOR);
+  return true;
+}
+
 static bool read_directml(message *m, scan_text t) {
   m->asked_bytes = scan_size_after(t, "Could not allocate tensor with ");
   m->context.seen |= CONTEXT_BIT(WINDOWS);
@@ -392,6 +466,7 @@ static void read_code_shape(message *m) {
 static bool read_cupy(message *m, scan_text t) {
   if (scan_has(t, "RESOURCE_EXHAUSTED")) return false;
   m->asked_bytes = FIRST_SIZE(t, "Out of memory allocating ", "out of memory to allocate ");
+  if (!known(m->asked_bytes) && !scan_has(t, "cupy")) return false; /* another program's words */
   read_code_shape(m);
   m->live_bytes = FIRST_SIZE(t, "allocated so far: ", "bytes (total ");
   m->reserved_bytes = m->live_bytes;
@@ -420,6 +495,19 @@ static bool read_numba(message *m, scan_text t) {
   if (scan_has(t, "Call to cuInit") || scan_has(t, "Call to cuDevicePrimaryCtxRetain") ||
       scan_has(t, "Call to cuCtxCreate"))
     m->details |= MESSAGE_INIT;
+  return true;
+}
+
+/* Thrust reports what CUDA refused in words that RMM uses too: "bad allocation:
+ * cudaErrorMemoryAllocation: out of memory". It is RAPIDS only where the text names it. */
+static bool read_thrust(message *m, scan_text t) {
+  static const char *const signs[] = {"rmm",    "RMM",    "cudf",    "cuDF",      "cuml", "cuML",
+                                      "RAPIDS", "rapids", "cugraph", "cuspatial", "cuvs", "raft"};
+  m->asked_bytes =
+      FIRST_SIZE(t, "failed to allocate ", "Failed to allocate ", "trying to allocate ");
+  if (scan_has_any(t, signs, sizeof signs / sizeof *signs)) return true;
+  m->kind = MESSAGE_CUDA;
+  m->context.seen |= CONTEXT_BIT(NVIDIA);
   return true;
 }
 
@@ -470,6 +558,8 @@ static const struct {
     {"lowering `max_num_seqs`", MESSAGE_VLLM, read_warm_up},
     {"increase --mem-fraction-static", MESSAGE_SGLANG, read_sglang},
     {"increase mem_fraction_static", MESSAGE_SGLANG, read_sglang},
+    {"AlignedAllocator", MESSAGE_SGLANG, read_workspace},
+    {"Out of workspace memory", MESSAGE_SGLANG, read_workspace},
     {"leave no GPU memory for the KV cache", MESSAGE_SGLANG, read_sglang},
     {"Prefill out of memory", MESSAGE_SGLANG, read_sglang},
     {"alloc_req_slots runs out of memory", MESSAGE_SGLANG, read_sglang},
@@ -495,6 +585,7 @@ static const struct {
     {"failed to allocate CUDA0 buffer", MESSAGE_LLAMA, read_llama},
     {"ggml_vulkan: Device memory allocation", MESSAGE_LLAMA, read_llama},
     {"ggml_metal_add_buffer: error: failed to allocate", MESSAGE_LLAMA, read_llama},
+    {" is larger than buffer maximum of ", MESSAGE_LLAMA, read_llama},
     {"ggml_backend_metal_buffer_type_alloc_buffer: error", MESSAGE_LLAMA, read_llama},
     {"ggml_aligned_malloc: insufficient memory", MESSAGE_LLAMA, read_llama},
     {"kIOGPUCommandBufferCallbackErrorOutOfMemory", MESSAGE_LLAMA, read_llama},
@@ -515,6 +606,9 @@ static const struct {
     {"enforce allocating <= available failed", MESSAGE_PADDLE, read_paddle},
     {"not enough GPU video memory available", MESSAGE_DIRECTML, read_directml},
     {"DML allocator out of memory", MESSAGE_DIRECTML, read_directml},
+    {"DmlExecutionProvider", MESSAGE_DIRECTML, read_dml_provider},
+    {"BucketizedBufferAllocator", MESSAGE_DIRECTML, read_dml_provider},
+    {"DmlFusedNode", MESSAGE_DIRECTML, read_dml_provider},
     {"Out of memory allocating ", MESSAGE_CUPY, read_cupy},
     {"out of memory to allocate ", MESSAGE_CUPY, read_cupy},
     {"Out of GPU memory trying to allocate", MESSAGE_JULIA, read_julia},
@@ -527,9 +621,9 @@ static const struct {
     {"RMM failure", MESSAGE_RMM, read_rmm},
     {"std::bad_alloc: out_of_memory", MESSAGE_RMM, read_rmm},
     {"std::bad_alloc: CUDA error", MESSAGE_RMM, read_rmm},
-    {"bad_alloc: cudaErrorMemoryAllocation", MESSAGE_RMM, read_rmm},
-    {"bad allocation: cudaErrorMemoryAllocation", MESSAGE_RMM, read_rmm},
-    {"thrust::system::detail::bad_alloc", MESSAGE_RMM, read_rmm},
+    {"bad_alloc: cudaErrorMemoryAllocation", MESSAGE_RMM, read_thrust},
+    {"bad allocation: cudaErrorMemoryAllocation", MESSAGE_RMM, read_thrust},
+    {"thrust::system::detail::bad_alloc", MESSAGE_RMM, read_thrust},
     {"Some modules are dispatched on the CPU or the disk", MESSAGE_DISPATCH, read_plain},
     {"had weights offloaded to the disk", MESSAGE_DISPATCH, read_plain},
     {"We need an `offload_dir` to dispatch this model", MESSAGE_DISPATCH, read_plain},

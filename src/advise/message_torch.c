@@ -14,6 +14,7 @@
  *
  * CUDA, HIP, XPU, NPU and MUSA use the same sentence. Parts may be missing: people cut texts, and
  * some devices omit parts. Every part is found by its own words. */
+#include <ctype.h>
 #include <string.h>
 
 #include "advise/message_parts.h"
@@ -26,6 +27,14 @@
 
 static bool known(uint64_t bytes) {
   return bytes != MESSAGE_UNKNOWN;
+}
+
+/* Parses what was requested. PyTorch always writes a unit: a number without one lost it. */
+static uint64_t requested(scan_text t, const char *tried) {
+  bool unit = false;
+  const char *end = tried;
+  scan_size_to(t, tried, &unit, &end);
+  return unit ? scan_size(t, tried) : MESSAGE_UNKNOWN;
 }
 
 /* Parses "Process 728 has 120.51 GiB memory in use." for each other process. */
@@ -143,7 +152,7 @@ static const char *statement_start(scan_text t, const char *tried) {
 
 /* Returns whether a statement of PyTorch is at `tried`, the position after "Tried to allocate ". */
 static bool is_statement(scan_text t, const char *tried) {
-  if (scan_size(t, tried) == MESSAGE_UNKNOWN) return false;
+  if (tried >= t.end || !isdigit((unsigned char)*tried)) return false;
   scan_text tail = {tried, tried + STATEMENT_LEAD < t.end ? tried + STATEMENT_LEAD : t.end};
   const char *begin = statement_start(t, tried);
   return begin != tried || scan_has(tail, "total capac") || scan_has(t, "OutOfMemory");
@@ -163,7 +172,7 @@ static bool same_rounded(uint64_t a, uint64_t b) {
 
 static void count_failure(seen_failures *seen, scan_text t, const char *tried) {
   scan_text tail = {tried, tried + DEVICE_WITHIN < t.end ? tried + DEVICE_WITHIN : t.end};
-  uint64_t bytes = scan_size(t, tried);
+  uint64_t bytes = requested(t, tried);
   const char *named = scan_find(tail, ". GPU ");
   if (named == NULL) named = scan_find(tail, "(GPU ");
   uint64_t device = named != NULL ? scan_number(tail, named) : SCAN_UNKNOWN;
@@ -204,12 +213,20 @@ static bool read_async(message *m, scan_text t, const char **where) {
   return true;
 }
 
-/* "RuntimeError: Invalid buffer size: 15.62 GB", of MPS: Metal gives no buffer of that size. */
+/* "RuntimeError: Invalid buffer size: 15.62 GB", of MPS: Metal gives no buffer of that size. Or an
+ * assertion of Metal about the sizes of one array: "[MPSTemporaryNDArray
+ * initWithDevice:descriptor:] Error: total bytes of NDArray > 2**32". */
 static bool read_buffer(message *m, scan_text t, const char **where) {
+  static const char *const arrays[] = {"total bytes of NDArray > ", "product of dimension sizes > ",
+                                       "NDArray dimension length > "};
   const char *start = NULL;
   const char *at = scan_find_at(t, "Invalid buffer size: ", &start);
   m->asked_bytes = at != NULL ? scan_size_binary(t, at) : MESSAGE_UNKNOWN;
-  if (!known(m->asked_bytes)) return false;
+  bool array = false;
+  for (size_t i = 0; i < sizeof arrays / sizeof *arrays && !array && !known(m->asked_bytes); i++)
+    array = scan_find_at(t, arrays[i], &start) != NULL;
+  if (!known(m->asked_bytes) && !array) return false;
+  if (array && scan_has(t, "> 2**32")) m->limit_bytes = UINT64_C(1) << 32;
   if (where != NULL) *where = start;
   m->kind = MESSAGE_TORCH;
   m->failures = 1;
@@ -249,7 +266,7 @@ bool message_torch(message *m, scan_text t, const char **where) {
   if (where != NULL) *where = begin;
   m->kind = MESSAGE_TORCH;
   m->context.seen |= CONTEXT_BIT(TORCH);
-  m->asked_bytes = scan_size(s, first);
+  m->asked_bytes = requested(s, first);
   uint64_t device = scan_number_after(s, "GPU ");
   m->device = device < UINT32_MAX ? (uint32_t)device : UINT32_MAX;
   read_version(&m->context, s);

@@ -75,9 +75,16 @@ static const recipe rows[] = {
      .change = "only if the machine has the RAM: HOME > Preferences > MATLAB > Workspace: MATLAB "
                "array size limit",
      .cost = "the machine may become slow"},
+    {.hosts = H(PYTHON),
+     .must = D(OWN_LIMIT),
+     .need = M(R) | M(WINDOWS),
+     .change =
+         "raise R's limit, if the page file is large enough: memory.limit(size = 32000) (MiB); "
+         "R 4.2 and newer has none",
+     .cost = "the page file is slow"},
     {.hosts = H(NUMPY) | H(PYTHON) | H(TORCH),
      .must = D(OWN_LIMIT),
-     .never = M(MATLAB),
+     .never = M(MATLAB) | M(WINDOWS),
      .change = "raise it: ulimit -v unlimited, or the program's resource.setrlimit(RLIMIT_AS, …)",
      .cost = "less is left for others on the host"},
     {.hosts = H(PYTHON) | H(TORCH),
@@ -129,6 +136,11 @@ static const recipe rows[] = {
      .change = "fewer, larger shared tensors instead of many small ones",
      .cost = "a change of the program"},
     {.hosts = H(WORKER),
+     .with = T(NNUNET),
+     .change = "fewer workers: nnUNet_n_proc_DA=2 nnUNetv2_train … (0 shows the real error); -np 2 "
+               "of the preprocessing, -npp 1 -nps 1 of the prediction",
+     .cost = "slower loading"},
+    {.hosts = H(WORKER),
      .must = D(NO_SIGN),
      .change = "see the real error: DataLoader(num_workers=0) runs the dataset in this process",
      .cost = "slower loading, for one run"},
@@ -142,6 +154,7 @@ static const recipe rows[] = {
      .cost = "none"},
     {.hosts = H(WORKER),
      .must = D(EXECUTOR),
+     .without = T(NNUNET),
      .change = "fewer workers, each needs its own RAM: n_jobs=2 (joblib, scikit-learn), "
                "max_workers=2 (ProcessPoolExecutor), Pool(2)",
      .cost = "less runs in parallel"},
@@ -154,11 +167,41 @@ static const recipe rows[] = {
      .must = D(EXECUTOR),
      .change = "see the real error with one process: n_jobs=1, or a plain loop",
      .cost = "slower, for one run"},
+    {.hosts = H(FORK),
+     .mustnot = D(PYTHON),
+     .change = "allow forks of large processes: sudo sysctl vm.overcommit_memory=1",
+     .cost = "a later failure is harder"},
+    {.hosts = H(FORK),
+     .mustnot = D(PYTHON),
+     .change = "more room for it: add swap (sudo fallocate -l 16G /swapfile; sudo chmod 600 "
+               "/swapfile; sudo mkswap /swapfile; sudo swapon /swapfile), or close other programs",
+     .cost = "swap is slow"},
+    {.hosts = H(FORK),
+     .mustnot = D(PYTHON),
+     .change = "let the program hold less (Redis: maxmemory with an eviction policy), or raise its "
+               "limits: ulimit -v, a container's memory",
+     .cost = "a change of its settings"},
+    {.hosts = H(JAVA),
+     .change =
+         "a smaller heap: -Xmx half as large, and -Xms below it (a game's launcher has both in "
+         "its settings)",
+     .cost = "the heap is full sooner"},
+    {.hosts = H(JAVA),
+     .change =
+         "more memory for it: close other programs, add swap (Linux) or enlarge the page file "
+         "(Windows), raise the container's limit",
+     .cost = "swap is slow"},
+    {.hosts = H(JAVA),
+     .change = "look for a limit: ulimit -v, and a 32-bit Java (java -version), which gets 2 to 4 "
+               "GiB; many threads: a smaller stack each, -Xss512k",
+     .cost = "none"},
     {.hosts = H(WORKER) | H(FORK),
+     .must = D(PYTHON),
      .mustnot = D(EXECUTOR),
      .change = "fewer workers: DataLoader(num_workers=2), or num_workers=0 to see the real error",
      .cost = "slower loading"},
     {.hosts = H(WORKER) | H(FORK),
+     .must = D(PYTHON),
      .mustnot = D(EXECUTOR),
      .change =
          "hold the dataset in arrays (numpy, Arrow, memory-mapped files) instead of lists and "
@@ -169,6 +212,7 @@ static const recipe rows[] = {
      .change = "in a container a larger /dev/shm: docker run --shm-size=8g",
      .cost = "it counts as RAM"},
     {.hosts = H(FORK),
+     .must = D(PYTHON),
      .change = "allow forks of large processes: sudo sysctl vm.overcommit_memory=1, or add swap",
      .cost = "a later failure is harder"},
     {.hosts = H(PYTHON),
@@ -266,6 +310,15 @@ static const recipe rows[] = {
                "-gsplit-dwarf (Rust: split-debuginfo = \"unpacked\"), or a build without -g",
      .cost = "another linker"},
     {.hosts = H(COMPILER),
+     .need = M(WINDOWS),
+     .change = "fewer compilers at once: set MAX_JOBS=2 (cmake --build . -j 2), and a larger page "
+               "file: System > Advanced > Performance > Virtual memory",
+     .cost = "slower building"},
+    {.hosts = H(COMPILER),
+     .need = M(WINDOWS),
+     .change = "the 64-bit compiler: cmake -T host=x64, or the \"x64 Native Tools\" prompt",
+     .cost = "none"},
+    {.hosts = H(COMPILER),
      .with = T(PIP),
      .without = T(LINKER) | T(CARGO),
      .change = LESS_PIP,
@@ -356,12 +409,12 @@ static const recipe rows[] = {
          "if the shape is meant: scipy.sparse for mostly zeros, or one part of the rows after "
          "the other",
      .cost = "a change of the program"},
-    {.hosts = H(KILLED),
+    {.hosts = H(KILLED) | H(CONTAINER),
      .must = D(TIMEOUT),
      .change = "raise the timeout (gunicorn --timeout 300; a job's --time; a probe's "
                "timeoutSeconds and initialDelaySeconds)",
      .cost = "a program that hangs is found later"},
-    {.hosts = H(KILLED),
+    {.hosts = H(KILLED) | H(CONTAINER),
      .must = D(TIMEOUT),
      .change = "do less before it answers: load the model once, before the workers start (gunicorn "
                "--preload), fewer workers at once",

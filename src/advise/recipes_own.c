@@ -10,6 +10,35 @@
   "CUDA_VISIBLE_DEVICES=1"
 
 static const recipe rows[] = {
+    {.kinds = K(CUDA),
+     .with = T(EDITOR),
+     .change =
+         "a lower timeline resolution, proxies or optimized media, fewer effects that hold many "
+         "frames (noise reduction, Fusion, speed ramps)",
+     .cost = "less sharp while editing; render in full at the end"},
+    {.kinds = K(CUDA),
+     .with = T(EDITOR),
+     .change =
+         "close other programs that use the GPU (browsers, games), and let this one use all of "
+         "it: Preferences > Memory and GPU",
+     .cost = "none"},
+    {.kinds = K(CUDA),
+     .with = T(EDITOR),
+     .change = "a newer driver (NVIDIA: the Studio driver), and a newer version of the program",
+     .cost = "an update"},
+    {.kinds = K(CUDA),
+     .with = T(OPENCL),
+     .without = T(LIGHTGBM),
+     .change =
+         "smaller buffers: one may have at most CL_DEVICE_MAX_MEM_ALLOC_SIZE bytes (pyopencl: "
+         "device.max_mem_alloc_size); work on parts of the data",
+     .cost = "a loop over the parts"},
+    {.kinds = K(CUDA),
+     .with = T(OPENCL),
+     .without = T(LIGHTGBM),
+     .change = "release buffers that are no longer needed (pyopencl: buffer.release()), and close "
+               "other programs that use the device",
+     .cost = "none"},
     /* ---- Gaussian splatting: the number of Gaussians decides, a step is one image ---- */
     {.causes = OWN,
      .kinds = TORCHY,

@@ -101,6 +101,20 @@ static const recipe rows[] = {
                "/swapfile; sudo chmod 600 /swapfile; sudo mkswap /swapfile; sudo swapon /swapfile",
      .cost = "swap is slow"},
     {.kinds = K(VLLM),
+     .must = D(WORKSPACE),
+     .change = "a larger workspace: VLLM_FLASHINFER_WORKSPACE_BUFFER_SIZE=1073741824 before the "
+               "server's command (vLLM of the end of 2025 and newer)",
+     .cost = "1 GiB of the device"},
+    {.kinds = K(VLLM),
+     .must = D(WORKSPACE),
+     .change = "fewer tokens and requests in one step: --max-num-batched-tokens 2048 "
+               "--max-num-seqs 16",
+     .cost = "fewer requests at once"},
+    {.kinds = K(VLLM),
+     .must = D(WORKSPACE),
+     .change = "other attention: VLLM_ATTENTION_BACKEND=FLASH_ATTN, and a newer vLLM",
+     .cost = "it may be slower"},
+    {.kinds = K(VLLM),
      .must = D(MEASURED),
      .change = "start the server again when nothing else on the device starts or ends (nvidia-smi "
                "shows it); several servers one after another, each when the one before answers "
@@ -283,6 +297,7 @@ static const recipe rows[] = {
      .cost = "a smaller pool"},
     {.causes = C(LIMIT),
      .kinds = K(VLLM),
+     .mustnot = D(WORKSPACE),
      .change =
          "take more of the device for the server: --gpu-memory-utilization 0.95, or less if it "
          "refused at start",

@@ -109,6 +109,12 @@ static double unit_factor(scan_text t, const char **at, bool binary) {
                {"KBytes", 0x1p10, 0x1p10},
                {"MBytes", 0x1p20, 0x1p20},
                {"GBytes", 0x1p30, 0x1p30},
+               {"Ko", 0x1p10, 0x1p10},
+               {"Mo", 0x1p20, 0x1p20},
+               {"Go", 0x1p30, 0x1p30},
+               {"\xd0\x9a\xd0\xb1", 0x1p10, 0x1p10}, /* Кб, Мб, Гб */
+               {"\xd0\x9c\xd0\xb1", 0x1p20, 0x1p20},
+               {"\xd0\x93\xd0\xb1", 0x1p30, 0x1p30},
                {"T", 0x1p40, 0x1p40},
                {"Ti", 0x1p40, 0x1p40},
                {"bytes", 1, 1},
@@ -166,8 +172,15 @@ static uint64_t size_to(scan_text t, const char *at, bool binary, bool *unit, co
   return bytes < 0x1p62 ? (uint64_t)(bytes + 0.5) : bytes <= 0x1p64 ? SCAN_HUGE : SCAN_UNKNOWN;
 }
 
+/* A fraction without a unit is no number of bytes: "2.00" of "2.00?GiB". */
 static uint64_t size_at(scan_text t, const char *at, bool binary) {
-  return size_to(t, at, binary, NULL, NULL);
+  bool unit = false;
+  const char *end = at;
+  uint64_t bytes = size_to(t, at, binary, &unit, &end);
+  if (bytes == SCAN_UNKNOWN || unit) return bytes;
+  while (at < end && is_space(*at)) at++;
+  const char *dot = memchr(at, '.', (size_t)(end - at));
+  return dot != NULL && dot + 1 < end && isdigit((unsigned char)dot[1]) ? SCAN_UNKNOWN : bytes;
 }
 
 uint64_t scan_size_to(scan_text t, const char *at, bool *unit, const char **end) {

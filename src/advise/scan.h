@@ -49,7 +49,8 @@ bool scan_next_line(scan_text *t, scan_text *line);
 
 /* Parses a size as people write it ("260.00 MiB", "6.25GiB", "1,234 bytes", "20971520");
  * SCAN_UNKNOWN if there is none. Sizes above 4 EiB, a number below zero in disguise, count as
- * SCAN_HUGE. A bare number counts as bytes; kB is the kernel's 1024; MB and GB are decimal. */
+ * SCAN_HUGE. A bare whole number counts as bytes; kB is the kernel's 1024; MB and GB are decimal,
+ * Mo and Go (octets, of French programs) are powers of 1024. */
 uint64_t scan_size(scan_text t, const char *at);
 /* Parses a size whose MB and GB are powers of 1024. */
 uint64_t scan_size_binary(scan_text t, const char *at);

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "advise/decode.h"
 #include "advise/explain.h"
 #include "advise/explain_run.h"
 #include "base/status.h"
@@ -74,10 +75,13 @@ static stow_status explain_run(const verb_call *call, const char *folder) {
   return status;
 }
 
-/* Returns whether it is text. A recording has zero bytes near its beginning; a text has none. */
+/* Returns whether it is text. A recording has zero bytes near its beginning; a text has none,
+ * unless it is UTF-16, as Windows PowerShell writes it. */
 static bool is_text(const input *in) {
-  return input_left(in) > 0 &&
-         memchr(in->at, '\0', input_left(in) < 512 ? input_left(in) : 512) == NULL;
+  const char *at = (const char *)in->at;
+  size_t count = input_left(in) < 512 ? input_left(in) : 512;
+  return count > 0 &&
+         (memchr(at, '\0', count) == NULL || decode_is_utf16((scan_text){at, at + count}));
 }
 
 /* Reads the operand: a recording into `r`, or a text into `text`. */

@@ -130,7 +130,7 @@ TEST(services_and_batch_systems_state_use_and_limit)
        NONE, NONE, 11 * GIB / 2, 11 * GIB / 2, NONE},
       {"systemd-oomd[7]: Killed /user.slice/x.scope due to memory used (15.0G) / total (16.0G) and "
        "swap used (7.5G) / total (8.0G) being more than 90.00%",
-       NONE, NONE, 15 * GIB, NONE, 16 * GIB},
+       NONE, GIB, NONE, NONE, 16 * GIB},
   };
   CHECK_QUANTITIES(all);
 }

@@ -1128,12 +1128,7 @@ TEST(a_java_heap_and_a_crashed_worker_are_named)
   static const struct {
     const char *text, *help;
   } all[] = {
-      {"OpenJDK 64-Bit Server VM warning: INFO: os::commit_memory(0xc0, 1048576, 0) failed; "
-       "error='Cannot allocate memory' (errno=12)",
-       "-Xmx"},
-      {"# There is insufficient memory for the Java Runtime Environment to continue.\n# Native "
-       "memory allocation (mmap) failed to map 1048576 bytes",
-       "-Xmx"},
+      {"java.lang.OutOfMemoryError: Java heap space", "-Xmx"},
       {"RuntimeError: DataLoader worker (pid 9) is killed by signal: Segmentation fault.",
        "num_workers=0"},
   };
