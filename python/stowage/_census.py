@@ -27,7 +27,7 @@ def instances():
         if not own[kind] or isinstance(value, type) or looked.get(kind, 0) >= SAMPLES:
             continue
         looked[kind] = looked.get(kind, 0) + 1
-        for name, held in list((get(value, "__dict__", None) or {}).items()):
+        for name, held in list(fields_of(value).items()):
             if isinstance(held, (list, dict, set)) or type(held).__name__ == "deque":
                 yield held, f"{kind.__qualname__}.{name}", "module " + kind.__module__
 
@@ -283,12 +283,11 @@ def reference_name(holder, value, owner):
         key = next((k for k, v in list(holder.items()) if v is value), None)
         if type(key) is not str:
             return ""
-        return f"{type_name(owner)}.{key}" if get(owner, "__dict__", None) is holder else f"[{key!r}]"
+        return f"{type_name(owner)}.{key}" if is_dict_of(holder, owner) else f"[{key!r}]"
     if has(holder, "f_code"):
         name = next((n for n, v in locals_of(holder).items() if v is value), "")
         return f"{name} in {holder.f_code.co_name}()" if name else ""
-    inner = get(holder, "__dict__", None) if not isinstance(holder, OPAQUE) else None
-    parts = {**(inner if isinstance(inner, dict) else {}), **slots_of(holder)}
+    parts = {**(fields_of(holder) if not isinstance(holder, OPAQUE) else {}), **slots_of(holder)}
     name = next((n for n, v in list(parts.items()) if v is value), "")
     return f"{type_name(holder)}.{name}" if name else ""
 
@@ -306,7 +305,7 @@ def name_of(members, edges, at, value):
     """Returns (name, where) of how a member, or what refers to it, refers to a value; ("", "") if no reference has a name."""
     for _ in range(3):
         holder, above = members[at], [i for i, to in enumerate(edges) if at in to]
-        owner = next((i for i in above if get(members[i], "__dict__", None) is holder), None)
+        owner = next((i for i in above if is_dict_of(holder, members[i])), None)
         name = reference_name(holder, value, None if owner is None else members[owner])
         if name and name[0] != "[":
             return name, place_of_type(holder if owner is None else members[owner])
@@ -321,7 +320,7 @@ def describe_garbage(members, edges, dead, start, weight):
     and rather to an object than to a container."""
     path, found = cycle_of(start, dead, edges), []
     for at, to in zip(path, path[1:] + path[:1]):
-        owner = next((members[i] for i in path if get(members[i], "__dict__", None) is members[at]), members[at])
+        owner = next((members[i] for i in path if is_dict_of(members[at], members[i])), members[at])
         name = reference_name(members[at], members[to], owner)
         if name:
             found.append((name[0] == "[", isinstance(members[to], (list, tuple, dict, set)), name, place_of_type(owner),

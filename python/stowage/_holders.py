@@ -53,7 +53,7 @@ def linked(one, held, name="", where=""):
     kind = type(one)
     if not is_own_module(get(kind, "__module__", None)) or get(sys, "getallocatedblocks", int)() > CENSUS:
         return
-    parts = {**(get(one, "__dict__", None) or {}), **slots_of(one)}
+    parts = {**fields_of(one), **slots_of(one)}
     names = [(type(value) is kind, link) for link, value in list(parts.items()) if is_peer(value, kind)]
     objects = listed() if names else []
     count = sum(type(other) is kind for other in objects)

@@ -58,9 +58,8 @@ def opened(value, name, depth=2):
     if not is_library(value) and is_own_module(get(value, "__module__", None)) or type(value).__module__.split(".")[0] in HOLDERS:
         if isinstance(value, type) or callable(value):
             yield from behind(value, name, depth)
-        inner = get(value, "__dict__", None)
-        if depth > 0 and isinstance(inner, dict) and not isinstance(value, type):
-            for n, v in list(inner.items()):
+        if depth > 0 and not isinstance(value, type):
+            for n, v in list(fields_of(value).items()):
                 yield from opened(v, f"{name}.{n}", depth - 1)
 
 
@@ -234,12 +233,12 @@ def chained(waiting, seen):
             else:
                 waiting.extend((v, f"{name}[{i}]"[:60], where) for i, v in enumerate(list(value)))
             continue
-        inner = get(value, "__dict__", None)
-        if isinstance(inner, dict):
+        inner = fields_of(value)
+        if inner:
             kind = type(value)
-            own = is_own_module(get(kind, "__module__", None))
+            ours = is_own_module(get(kind, "__module__", None))
             module = sys.modules.get(kind.__module__)
-            waiting.extend((v, f"{kind.__qualname__ if own else name}.{n}", "module " + (file_of(module) or kind.__module__) if own else where)
+            waiting.extend((v, f"{kind.__qualname__ if ours else name}.{n}", "module " + (file_of(module) or kind.__module__) if ours else where)
                            for n, v in list(inner.items()))
 
 

@@ -49,7 +49,9 @@ static struct python_api {
   int (*error_matches)(python_object *);
   python_object *(*error)(void); /* borrowed */
   void (*error_clear)(void);
-  python_object **interrupt; /* PyExc_KeyboardInterrupt */
+  python_object **interrupt;       /* PyExc_KeyboardInterrupt */
+  unsigned long (*interval)(void); /* these two may be missing */
+  void (*set_interval)(unsigned long);
   __typeof__(python_parse) parse;
   __typeof__(python_build) build;
 } api; /* set before `state` is FOUND, as the two below */
@@ -72,6 +74,8 @@ static bool find(void *to, const char *name) {
 
 static bool find_all(struct python_api *a) {
   if (!find(&a->is_finalizing, "Py_IsFinalizing")) find(&a->is_finalizing, "_Py_IsFinalizing");
+  (void)find(&a->interval, "_PyEval_GetSwitchInterval");
+  (void)find(&a->set_interval, "_PyEval_SetSwitchInterval");
   return find(&a->version, "Py_GetVersion") && find(&a->add_pending, "Py_AddPendingCall") &&
          find(&a->dict_new, "PyDict_New") && find(&a->dict_set, "PyDict_SetItemString") &&
          find(&a->dict_get, "PyDict_GetItemString") && find(&a->builtins, "PyEval_GetBuiltins") &&
@@ -262,6 +266,55 @@ void python_script_run(python_script *s) {
   if (!begin(s)) return;
   int before = api.lock_acquire();
   if (run(s) != 0) api.error_clear(); /* nobody interrupts our own thread */
+  api.lock_release(before);
+}
+
+/* ---- alone ---- */
+
+/* While a script runs, the main thread waits in pause_between, without the interpreter's lock and
+ * between two instructions, so that no code of the program runs in it. Other threads wait longer
+ * than usual before they ask for the lock. */
+#define ALONE_US  1000000u /* … as long as this: it counts from the beginning of a wait */
+#define ARRIVE_US 10000u   /* for a main thread that is in a long call */
+#define LOOK_US   200u
+static _Atomic bool alone, paused;
+static _Atomic unsigned long shared_us; /* the program's own interval; 0: not changed */
+
+static int pause_between(void *unused) {
+  (void)unused;
+  if (!atomic_load(&alone)) return 0;
+  void *outside = python_leave();
+  atomic_store(&paused, true);
+  for (unsigned us = 0; atomic_load(&alone) && us < ALONE_US; us += LOOK_US) usleep(LOOK_US);
+  python_enter(outside);
+  return 0;
+}
+
+static void keep_lock(void) {
+  if (api.interval == NULL || api.set_interval == NULL) return;
+  unsigned long now = api.interval();
+  if (now == 0 || now >= ALONE_US) return;
+  atomic_store(&shared_us, now);
+  api.set_interval(ALONE_US);
+}
+
+void python_share(void) {
+  atomic_store(&alone, false);
+  unsigned long before = atomic_exchange(&shared_us, 0);
+  if (before != 0 && api.interval() == ALONE_US) api.set_interval(before);
+}
+
+void python_script_run_alone(python_script *s) {
+  if (!begin(s)) return;
+  atomic_store(&paused, false);
+  atomic_store(&alone, true);
+  bool asked = api.add_pending(pause_between, NULL) == 0;
+  for (unsigned us = 0; asked && !atomic_load(&paused) && us < ARRIVE_US; us += LOOK_US)
+    usleep(LOOK_US);
+  int before = api.lock_acquire();
+  keep_lock();
+  if (run(s) != 0) api.error_clear(); /* nobody interrupts our own thread */
+  python_share();
   api.lock_release(before);
 }
 

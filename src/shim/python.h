@@ -82,8 +82,14 @@ static inline bool python_script_done(const python_script *s) {
 void python_script_schedule(python_script *s);
 /* Takes the interpreter's lock and calls the script, on our own thread that holds no lock. */
 void python_script_run(python_script *s);
-/* The same after a run that is in progress has ended, if that takes at most `most_ms`; the caller
- * holds the interpreter's lock. */
+/* The same, while the main thread stands still and others wait longer for the lock, at most a
+ * second or so: what the script refers to would otherwise live on when the program lets go of it.
+ */
+void python_script_run_alone(python_script *s);
+/* Ends that wait: before the script releases the lock, and in a child of fork. */
+void python_share(void);
+/* The same as python_script_run after a run that is in progress has ended, if that takes at most
+ * `most_ms`; the caller holds the interpreter's lock. */
 void python_script_run_next(python_script *s, unsigned most_ms);
 /* Waits until the script no longer runs in another thread, at most `most_ms`, and lets none run it
  * again. The caller holds the interpreter's lock. A thread that is in the interpreter when it ends

@@ -1,4 +1,5 @@
 """Holders that a search of names alone misses; every interpreter runs this (host.sh). Prints `fine`."""
+import gc
 import asyncio
 import ctypes
 import io
@@ -702,6 +703,23 @@ def a_census_makes_no_copy_of_a_long_list():
     assert sum(sizes) == len(long) and max(sizes) <= holders.AT_ONCE, sizes
     groups = holders.census(holders.Deadline(), {})
     assert groups[list, bytes].size >= len(large), groups
+
+
+class Shelf:
+    def __init__(self):
+        self.books = [bytes(1 << 18) for _ in range(64)]
+        self.label = "new"
+
+
+def a_search_makes_no_dict_of_an_object():
+    shelf = Shelf()
+    before = [type(one) for one in gc.get_referents(shelf)]
+    names = [line[3] for line in look(64 << 18)]
+    assert "shelf.books" in names, names
+    assert [type(one) for one in gc.get_referents(shelf)] == before, before
+    shelf.late = [bytes(1 << 18) for _ in range(64)]  # no code of the class has this name
+    names = [line[3] for line in look(128 << 18)]
+    assert "shelf.books" in names and "shelf.late" in names, names
 
 
 for case in [value for value in list(globals().values()) if isinstance(value, types.FunctionType) and value.__name__ not in HELPERS]:

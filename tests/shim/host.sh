@@ -330,6 +330,22 @@ END
 timeout -k 2 200 "$stowage" run --ram-limit 200M -- "$python" "$folder/cycles.py" > /dev/null 2> "$folder/err"; code=$?
 if [ $code != 0 ] && grep -qE '^stowage run: why: ([0-9.]+ MiB that nothing uses any more is not freed|Up to [0-9.]+ MiB that nothing uses any more waits to be freed): fetch\(\) objects that refer to each other \(kept in fetch\(\)\), made at line [26] of cycles.py$' "$folder/err" && grep -q '^stowage run: fix: collect at the end of each iteration: import gc; gc.collect()' "$folder/err"; then ok garbage_in_cycles_is_named; else cat "$folder/err"; fail "garbage_in_cycles_is_named: $code"; fi
 
+# A search refers to what it looks at. The program stands still meanwhile, so what it lets go of ends as without us.
+cat > "$folder/sessions.py" << 'END'
+class Session:
+    def __del__(self):
+        print("closed")
+def work():
+    s = Session()
+    s.rows = {i: [i] for i in range(700000)}
+    return len(s.rows)
+for turn in range(4):
+    print(turn, work())
+END
+"$python" "$folder/sessions.py" > "$folder/alone"
+timeout -k 2 200 "$stowage" run -- "$python" "$folder/sessions.py" > "$folder/out" 2> "$folder/err"; code=$?
+if [ $code = 0 ] && cmp -s "$folder/alone" "$folder/out" && grep -q 's.rows' "$folder/err"; then ok what_a_program_lets_go_of_ends_at_once; else cat "$folder/out" "$folder/err"; fail "what_a_program_lets_go_of_ends_at_once: $code"; fi
+
 # Without a GPU, --record records host memory.
 printf 'import numpy, time\nrows = []\nfor turn in range(40):\n    rows.append(numpy.ones(1 << 19))\n    time.sleep(0.01)\n' > "$folder/keeps.py"
 timeout -k 2 200 "$stowage" run --record "$folder/host.stow" -- "$python" "$folder/keeps.py" 2> "$folder/err"; code=$?

@@ -6,7 +6,8 @@ python/stowage/_holders.py, which the build puts before this file, finds them. T
 answer is written in steps; a later one replaces it when it is complete.
 
 shim_log(text), shim_state(), shim_keep(bytes) and shim_text(path) are the library's. Unlike Python's own file
-functions they do not release the interpreter's lock, so no Python thread fills memory meanwhile.
+functions they do not release the interpreter's lock, so no Python thread fills memory meanwhile, or lets go of what is searched.
+shim_share() lets other threads have the lock as usual.
 """
 STEP = 0.02  # seconds after which a first answer is written with what is found so far
 
@@ -75,6 +76,7 @@ def searched(main, others, held, collecting, at_exit):
         known.add(one[1].owner or one[2:4])
         yield one
     if size < held // 8 and not at_exit and time.monotonic() < began + QUICK:
+        shim_share()
         time.sleep(AGAIN)
         yield from (one for one in largest(*threads(), held, collecting) if (one[1].owner or one[2:4]) not in known)
 

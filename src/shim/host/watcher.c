@@ -116,6 +116,14 @@ static python_object *text_of(python_object *self, python_object *arguments) {
   return answer;
 }
 
+/* shim_share(): lets other threads run again while this one does. */
+static python_object *share(python_object *self, python_object *arguments) {
+  (void)self;
+  (void)arguments;
+  python_share();
+  return python_none();
+}
+
 /* shim_exit(): makes a last report, after one that is in progress: that began before the end. */
 static python_object *leave(python_object *self, python_object *arguments);
 
@@ -134,15 +142,11 @@ static python_object *check_peek(python_object *self, python_object *arguments) 
 }
 
 static python_method methods[] = {
-    PYTHON_METHOD("shim_peek", check_peek),
-    PYTHON_METHOD("shim_log", python_log),
-    PYTHON_METHOD("shim_state", state),
-    PYTHON_METHOD("shim_keep", keep),
-    PYTHON_METHOD("shim_text", text_of),
-    PYTHON_METHOD("shim_forked", forked),
-    PYTHON_METHOD("shim_exit", leave),
-    PYTHON_METHOD("shim_end", end_reports),
-    {NULL, NULL, 0, NULL},
+    PYTHON_METHOD("shim_peek", check_peek), PYTHON_METHOD("shim_log", python_log),
+    PYTHON_METHOD("shim_state", state),     PYTHON_METHOD("shim_keep", keep),
+    PYTHON_METHOD("shim_text", text_of),    PYTHON_METHOD("shim_share", share),
+    PYTHON_METHOD("shim_forked", forked),   PYTHON_METHOD("shim_exit", leave),
+    PYTHON_METHOD("shim_end", end_reports), {NULL, NULL, 0, NULL},
 };
 
 static python_script script = {.file = "<stowage report.py>",
@@ -181,6 +185,7 @@ static python_object *forked(python_object *self, python_object *arguments) {
   (void)self;
   (void)arguments;
   atomic_store(&script.state, 0);
+  python_share();
   peek_forked();
   start(NULL);
   return python_none();
@@ -294,7 +299,7 @@ static void *wait_for_questions(void *unarmed) {
     start_peeker(seen);
     if (arms) pthread_join(armer, NULL);
     arms = false;
-    python_script_run(&script);
+    python_script_run_alone(&script);
     atomic_store(&answered, seen);
   }
   return NULL;
@@ -313,6 +318,7 @@ static void start(void *unarmed) {
  * another lock. */
 static void after_fork(void) {
   if (atomic_load(&armed)) return;
+  python_share();
   atomic_store(&script.state, 0);
   atomic_store(&arming.state, 0);
   start(&script);
