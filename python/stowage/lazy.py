@@ -149,7 +149,7 @@ class LazyArray:
         self._row_shape = self.shape[1:] if self.shape and self._row_items > 0 else None
         # Looked up once: training reads rows one by one, and each name would cost a tenth of a microsecond.
         self._read_rows, self._is_open, self._empty = lib().stow_array_read, True, numpy.empty
-        self._row_address = _address_of(numpy.empty(self._row_shape, self.dtype)) if self._row_shape is not None else _address
+        self._row_address = _address_of(numpy.empty(1, self.dtype)) if self._row_shape is not None else _address
 
     def _open_array(self, given: "Tuple[Any, ...]") -> ArrayInfo:
         self._origin = origin = Origin(*given)
