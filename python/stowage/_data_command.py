@@ -132,5 +132,5 @@ def main(arguments: "List[str]") -> None:
             raise
         answer = shown(f"stowage {verb}: {reason}")
         print(answer, file=sys.stderr)
-        failed = isinstance(reason, (OSError, MemoryError)) or isinstance(reason, StowageError) and not isinstance(reason, ValueError)
+        failed = not getattr(reason, "malformed", False) and (isinstance(reason, (OSError, MemoryError)) or isinstance(reason, StowageError) and not isinstance(reason, ValueError))
         sys.exit(1 if failed and not isinstance(reason, (Invalid, Missing, NotFound)) else 2)

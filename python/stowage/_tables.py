@@ -182,9 +182,11 @@ class TableFile:
         except (pyarrow.lib.ArrowException, OSError) as reason:
             if isinstance(reason, StowageError):
                 raise
-            raise Unreadable(
+            made = Unreadable(
                 f"{shown(self.path)}: {said}: {str(reason).split(chr(10))[0]}; it may be damaged or not complete: get or make it again"
-            ) from None
+            )
+            made.malformed = not isinstance(reason, OSError)
+            raise made from None
 
     def batches(self) -> "Iterator[Any]":
         """Yields pyarrow record batches of the selected columns."""
