@@ -53,7 +53,7 @@ def open(
     `file` is a path (.npy, `file.npz:member`, `file.safetensors:tensor`, raw values with `raw_dtype` and optionally `raw_shape`), an
     http(s) URL (`headers` are sent with every request; `cache="10G"` caches the data on disk), or a seekable file object. `dtype`
     converts the values; one that does not fit is an error that names its row.
-    A pattern ("part-*.npy", "part-*.npz:x") or a list of paths is one array: their rows follow one another. A text column of an npz that `stowage shrink` wrote (`table.npz:city`) returns str and arrays of str. An npz of several arrays opens as a table: `table["city"]` is a column, and
+    A pattern ("part-*.npy", "part-*.npz:x") or a list of paths or URLs is one array: their rows follow one another. A text column of an npz that `stowage shrink` wrote (`table.npz:city`) returns str and arrays of str. An npz of several arrays opens as a table: `table["city"]` is a column, and
     `pyarrow.table(table)` or `polars.DataFrame(table)` reads all of them (`__arrow_c_stream__`).
     """
     file = without_scheme(file)

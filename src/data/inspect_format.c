@@ -78,9 +78,18 @@ static bool is_utf16(const uint8_t *start, size_t count, size_t zero_at) {
   size_t zeros = 0, pairs = count / 2;
   for (size_t i = 0; i < pairs; i++) {
     zeros += start[2 * i + zero_at] == 0;
-    if (start[2 * i + 1 - zero_at] == 0) return false;
+    uint8_t c = start[2 * i + 1 - zero_at];
+    if (c < 0x20 && c != '\n' && c != '\r' && c != '\t') return false;
   }
   return pairs >= 2 && zeros >= pairs - pairs / 8;
+}
+
+static const char *utf16_kind(const uint8_t *start, size_t count) {
+  if (is_utf16(start, count, 1))
+    return "text in UTF-16 without a byte order mark; give --encoding utf-16-le";
+  if (is_utf16(start, count, 0))
+    return "text in UTF-16 without a byte order mark; give --encoding utf-16-be";
+  return NULL;
 }
 
 /* Returns whether it is a stream of Arrow messages: a marker, and a length of a few KiB. */
@@ -99,10 +108,6 @@ static const char *other_kind(const uint8_t *start, size_t count) {
     return "a file of R; save its table as CSV first (write.csv)";
   if (is_arrow_stream(start, count))
     return "a stream of Arrow; give it a name that ends with .arrow";
-  if (is_utf16(start, count, 1))
-    return "text in UTF-16 without a byte order mark; give --encoding utf-16-le";
-  if (is_utf16(start, count, 0))
-    return "text in UTF-16 without a byte order mark; give --encoding utf-16-be";
   static const kind kinds[] = {
       {"\x89STOW", "a recording of memory; stowage report shows it", 5},
       {"BZh", "compressed with bzip2; decompress it first (bunzip2)", 3},
@@ -214,7 +219,10 @@ static const char *reason_against(const char *format, const inspect_options *o, 
   if (holds == HOLDS_SHEETS) return "a spreadsheet; save the sheet as CSV first";
   if (holds == HOLDS_OTHERS)
     return "a zip archive without arrays (.npy) or tables (.csv, .tsv, .txt); unpack it first";
-  if (format == NULL) return other_kind(start, count);
+  if (format == NULL) {
+    const char *other = other_kind(start, count);
+    return other != NULL ? other : utf16_kind(start, count);
+  }
   bool described = o->csv.delimiter != '\0' || o->csv.skip > 0 || o->csv.comment != '\0';
   return strcmp(format, "csv") == 0 && !described ? other_text(start, count) : NULL;
 }
