@@ -37,10 +37,10 @@ enum {
 #define ROWS_MOST      (UINT64_C(1) << 22) /* permuted one by one: 16 MiB */
 #define PERMUTED_BYTES sizeof(uint32_t)    /* a row's position in a window */
 /* Of files that ranks share. All ranks need the same blocks, so these depend on nothing else. */
-#define SHARED_BLOCKS  (UINT64_C(1) << 16) /* at most: their order fits in the smallest budget */
-#define SHARED_SMALL   (UINT64_C(16) << 20) /* bytes: a smaller file has as many as that */
-#define REMOTE_WANTED  1000                 /* of a share: each is a request */
-#define SCATTER_LEAST  1024                /* bytes: smaller rows cost less through a window */
+#define SHARED_BLOCKS (UINT64_C(1) << 16)  /* at most: their order fits in the smallest budget */
+#define SHARED_SMALL  (UINT64_C(16) << 20) /* bytes: a smaller file has as many as that */
+#define REMOTE_WANTED 1000                 /* of a share: each is a request */
+#define SCATTER_LEAST 1024                 /* bytes: smaller rows cost less through a window */
 
 static uint64_t least(uint64_t a, uint64_t b) {
   return a < b ? a : b;
