@@ -31,6 +31,9 @@
  * read in blocks and windows as above. Neighbours in the copy are not neighbours in the file, so
  * the quality is close to 1 in any budget that holds a few batches.
  *
+ * Ranks: each epoch of a shuffle divides the rows anew. The blocks are smaller, so that a share has
+ * rows of everywhere: about 3,000 in a share, and single rows in a small file.
+ *
  * Threads: only one thread at a time may call next, set_epoch and the state functions; any thread
  * may call release. Fork: a child opens its own; it must not use or close its parent's. Link with
  * -lstowage-data. */

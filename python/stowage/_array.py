@@ -159,7 +159,10 @@ class Origin:
         if not hasattr(given, "read") and not isinstance(given, os.PathLike) and callable(getattr(given, "open", None)):
             given = given.open() if hasattr(given, "mode") else given.open("rb")  # fsspec.open's, or a path of its kind
         if isinstance(given, (list, tuple)) and given:
-            given = _of_store(given) if any(map(is_store, given)) else several(given)
+            if any(isinstance(one, str) and origin_of(one) is not None for one in given):
+                given, headers, cache = _Joined(list(given), headers, cache), None, None
+            else:
+                given = _of_store(given) if any(map(is_store, given)) else several(given)
         if isinstance(given, str):
             given = _of_store([given]) if is_store(given) else without_scheme(given)
         if is_array(given):
@@ -238,15 +241,17 @@ class Origin:
 
 
 class _Joined(Ranges):
-    """Several objects of a store as one array of raw values: their rows follow one another."""
+    """Several objects of a store, or files of servers, as one array of raw values: their rows follow one another."""
 
-    def __init__(self, addresses: "List[str]") -> None:
+    def __init__(self, addresses: "List[str]", headers: "Optional[dict[str, str]]" = None, cache: "str | int | None" = None) -> None:
+        if headers and len(set(map(origin_of, addresses))) > 1:
+            raise Invalid("headers= with several URLs: they must all be on one server, which alone gets the headers")
         self.name = f"{addresses[0]} and {len(addresses) - 1} more"
         #: First byte, object, its handle and the lock for that.
         self._parts: "List[Tuple[int, Origin, c_void_p, threading.Lock]]" = []
         self.bytes, rows = 0, 0
         for address in addresses:
-            origin, handle, info = Origin(address), c_void_p(), ArrayInfo()
+            origin, handle, info = Origin(address, headers=headers, cache=cache), c_void_p(), ArrayInfo()
             try:
                 call("stow_array_open", ctypes.byref(handle), ctypes.byref(origin.options))
             except StowageError as error:

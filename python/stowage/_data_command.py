@@ -127,9 +127,10 @@ def main(arguments: "List[str]") -> None:
         print(answer, file=sys.stderr)
         sys.exit(128 + signal.SIGINT)
     except Exception as reason:
-        # The packages that read and write the files have exceptions of their own.
+        # The packages that read and write the files have exceptions of their own, mostly about what the file holds.
         if not isinstance(reason, (StowageError, OSError, ValueError)) and not is_of_package(reason):
             raise
         answer = shown(f"stowage {verb}: {reason}")
         print(answer, file=sys.stderr)
-        sys.exit(2 if isinstance(reason, (Invalid, Missing, NotFound)) else 1)
+        failed = not getattr(reason, "malformed", False) and (isinstance(reason, (OSError, MemoryError)) or isinstance(reason, StowageError) and not isinstance(reason, ValueError))
+        sys.exit(1 if failed and not isinstance(reason, (Invalid, Missing, NotFound)) else 2)

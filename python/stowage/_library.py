@@ -89,6 +89,8 @@ class Missing(Unsupported, ImportError):
 class Unreadable(StowageError, OSError):
     """A file could not be read or written, or does not match its format."""
 
+    malformed = False  # by the latter
+
 
 _KINDS = {
     -1: Invalid,

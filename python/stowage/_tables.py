@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import errno
+import functools
 import glob
 import importlib
 import importlib.util
@@ -91,6 +92,11 @@ class TableFile:
         self, path: str, memory: int, columns: "Sequence[str]" = (), drop: "Sequence[str]" = (), times: bool = True
     ) -> None:
         if not os.path.exists(path):
+            if re.match(r"https?://", path, re.IGNORECASE):
+                raise Unsupported(
+                    f"{shown(path)}: Parquet, Arrow and JSON lines are read from a disk; download the file first (curl -LO), or read it "
+                    "with pyarrow or polars and give the table"
+                )
             raise NotFound(f"{shown(path)}: cannot open: No such file or directory; check the path")
         self.path, self.memory, self.format, self._times = path, memory, format_of(path), times
         self._package, self._module = _package(path)
@@ -176,9 +182,11 @@ class TableFile:
         except (pyarrow.lib.ArrowException, OSError) as reason:
             if isinstance(reason, StowageError):
                 raise
-            raise Unreadable(
+            made = Unreadable(
                 f"{shown(self.path)}: {said}: {str(reason).split(chr(10))[0]}; it may be damaged or not complete: get or make it again"
-            ) from None
+            )
+            made.malformed = not isinstance(reason, OSError)
+            raise made from None
 
     def batches(self) -> "Iterator[Any]":
         """Yields pyarrow record batches of the selected columns."""
@@ -795,6 +803,21 @@ def _estimated(sample: Sample, plan: Plan, kind: str, memory: int, coded: "Seque
     return sample.bytes(write_part, with_dictionaries)
 
 
+def _refusing_depth(work: "Callable[..., Any]") -> "Callable[..., Any]":
+    """Makes values that are nested more deeply than Python recurses an error of the file."""
+
+    @functools.wraps(work)
+    def refusing(thing: Any, *rest: Any, **more: Any) -> Any:
+        try:
+            return work(thing, *rest, **more)
+        except RecursionError:
+            name = shown(os.fspath(thing)) if isinstance(thing, (str, os.PathLike)) else "the table"
+            raise Invalid(f"{name}: lists or objects are nested too deeply for a table; flatten them first") from None
+
+    return refusing
+
+
+@_refusing_depth
 def inspect_table(thing: Any, memory: "str | int | None" = None, purpose: str = "arithmetic") -> Inspection:
     """What a Parquet, Arrow or JSON lines file, or a table in memory, holds and what it could take."""
     if not isinstance(thing, (str, os.PathLike, list, tuple)):
@@ -895,6 +918,7 @@ def _disk_errors(path: str) -> "Iterator[None]":
         raise Unreadable(f"{shown(path)}: the disk is full; free disk space, or write elsewhere") from None
 
 
+@_refusing_depth
 def shrink_tables(
     path: Any,
     output: str,

@@ -190,10 +190,11 @@ def _is_fixed_text(archive: Any, member: str) -> bool:
 
 
 def column_names(path: Any) -> "List[str]":
-    """Returns the columns of the npz at `path`; none if it is not one, or is sparse."""
+    """Returns the columns of the npz at `path`, or in an open file; none if it is not one, or is sparse."""
     import zipfile
 
-    if not isinstance(path, (str, os.PathLike)) or not os.path.isfile(path) or not zipfile.is_zipfile(path):
+    is_file = hasattr(path, "seek") or isinstance(path, (str, os.PathLike)) and os.path.isfile(path)
+    if not is_file or not zipfile.is_zipfile(path):
         return []
     found: "List[str]" = []
     try:
@@ -218,10 +219,10 @@ def column_names(path: Any) -> "List[str]":
 class Members:
     """The arrays of an npz, read whole. The directory is read once, so that thousands of members take no longer than their values."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, file: Any = None) -> None:
         import numpy
 
-        self._path, self._file = path, numpy.load(path, allow_pickle=False)
+        self._path, self._file = path, numpy.load(path if file is None else file, allow_pickle=False)
         self._names = set(self._file.files)
 
     def __enter__(self) -> "Members":

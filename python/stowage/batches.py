@@ -11,6 +11,7 @@ import operator
 import os
 import sys
 import threading
+import warnings
 import weakref
 from collections import deque
 from ctypes import POINTER, byref, c_int, c_uint32, c_uint64, c_void_p
@@ -18,6 +19,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Optional
 
 from ._array import ArrayInfo, ArrayOptions, Origin, as_float32, is_array, origin_of
 from ._buffer import Buffers
+from ._epochs import Epochs
 from ._gpu import destination, device_handle
 from ._library import Growing, Invalid, NotFound, StowageError, call, check, counted, declare, lib, parse_budget
 from ._memory import host
@@ -138,8 +140,7 @@ def batches(
 
     `dtype` converts (one type, or one for each file in the same structure); a value that does not fit is an error that names its
     row. `rank` and `world` come from RANK and WORLD_SIZE,
-    Slurm's or MPI's
-    variables if not given. `num_workers` are background reading threads. `device` gives torch tensors: "cpu" without a
+    Slurm's or MPI's variables if not given; each epoch of a shuffle divides the rows among the ranks anew. `num_workers` are background reading threads. `device` gives torch tensors: "cpu" without a
     copy, "cuda" (CuPy arrays if torch is not installed) through the library's pinned memory, copied while the previous step
     computes, and a `stowage.heap()` the same in that heap's memory. `memory=None` is a quarter of what is free. `cache="10G"`
     caches data from http(s) on disk, for the next epoch and the next run.
@@ -175,7 +176,9 @@ class Batches:
     def __init__(self, data: Any, settings: Dict[str, Any]) -> None:
         self._data, self._settings = _columns(data), settings
         self._batch_rows = 0
-        self._unpickled = False  # and not used since
+        self._unpickled: "Optional[tuple[Any, ...]]" = None  # from where, and not used since
+        self._starts = 0  # how often the epoch was set; a loader's workers count theirs from there
+        self._epochs = Epochs.make() if "torch.utils.data" in sys.modules else None
         self._lock = threading.RLock()
         self._open(settings["rank"], settings["world"])
 
@@ -393,8 +396,9 @@ class Batches:
     def __iter__(self) -> "Iterator[Any]":
         self._move_to_this_process()
         with self._lock:
-            if not self._untouched:
-                self.set_epoch(self._state().epoch + 1)
+            later = (not self._untouched) + (self._epochs.count(self._starts) if self._epochs is not None else 0)
+            if later:
+                self.set_epoch(self._state().epoch + later)
             loop = _Epoch(self)
             self._loop = weakref.ref(loop)
             return loop
@@ -497,9 +501,13 @@ class Batches:
     def _begin(self) -> None:
         self._forget_ahead()
         self._untouched, self._finished, self._loop = True, False, None
+        self._starts += 1
 
     def set_epoch(self, epoch: int) -> None:
-        """Starts an epoch at its first batch; each epoch of a shuffle has a different order."""
+        """Starts an epoch at its first batch; each epoch of a shuffle has a different order.
+
+        Workers that a DataLoader starts after this begin with this epoch.
+        """
         with self._lock:
             call("stow_batches_set_epoch", self._handle, _whole(epoch, 0, "epoch {!r}: epochs count from 0"))
             self._begin()
@@ -564,26 +572,50 @@ class Batches:
             return
         data = sys.modules.get("torch.utils.data")
         worker = data.get_worker_info() if data is not None else None
-        self._unpickled = False
+        unpickled, self._unpickled = self._unpickled, None
         if self._pid == os.getpid() and worker is None:
             return
-        facts = self.info
-        rank, world = int(facts["rank"]), int(facts["world"])
+        state, starts, touched, epochs = self.state_dict(), self._starts, not self._untouched, self._epochs
+        if unpickled is not None:
+            starts, touched, place = unpickled
+            epochs = Epochs.find(place) if place is not None else None
+        rank, world = int(state["rank"]), int(state["world"])
         if worker is not None:
             rank, world = rank * worker.num_workers + worker.id, world * worker.num_workers
         self._close.detach()
         self._lock = threading.RLock()
         self._open(rank, world)
+        self._epochs = None
+        if worker is not None:
+            self._begin_as_worker(state, touched, _later(worker, epochs, starts))
+
+    def _begin_as_worker(self, state: Dict[str, Any], touched: bool, later: int) -> None:
+        """Begins at the state of the loader's batches, or the epoch that many after it."""
+        if touched or later:
+            self.set_epoch(state["epoch"] + touched + later)
+        elif state["next_batch"] or "earlier" in state:
+            self.load_state_dict(state)
+        elif state["epoch"]:
+            self.set_epoch(state["epoch"])
 
     def __reduce__(self) -> Any:
-        return _restore, (self._data, self._settings, self.state_dict())
+        place = self._epochs.place if self._epochs is not None else None
+        return _restore, (self._data, self._settings, self.state_dict(), (self._starts, not self._untouched, place))
 
 
-def _restore(data: Any, settings: Dict[str, Any], state: Dict[str, Any]) -> Batches:
+def _restore(data: Any, settings: Dict[str, Any], state: Dict[str, Any], begun: "tuple[Any, ...]" = (0, False, None)) -> Batches:
     made = _class()(data, dict(settings, rank=state["rank"], world=state["world"]))
     made.load_state_dict(state)
-    made._unpickled = True
+    made._unpickled = begun
     return made
+
+
+def _later(worker: Any, epochs: "Optional[Epochs]", starts: int) -> int:
+    """Returns how many epochs a loader's workers have read before this one."""
+    if epochs is not None and isinstance(worker.seed, int):
+        return epochs.number(starts, worker.seed - worker.id)
+    warnings.warn("stowage.batches: a worker cannot tell which epoch this is; call set_epoch(n) of the batches before each `for`", stacklevel=4)
+    return 0
 
 
 class _Epoch:

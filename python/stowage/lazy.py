@@ -6,15 +6,16 @@ Reads only what the index selects, with explicit reads and no mapping; only the 
 from __future__ import annotations
 
 import ctypes
+import io
 import os
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Optional, Tuple
 
-from ._array import ArrayInfo, Origin, as_float32, numpy_type, shape_of
+from ._array import ArrayInfo, Origin, as_float32, numpy_type, origin_of, shape_of
 from ._arrow import frames_of_file, take
-from ._library import Invalid, NotFound, StowageError, Unsupported, call, check, counted, lib, need
-from ._store import without_scheme
+from ._library import Invalid, NotFound, StowageError, Unsupported, call, check, counted, lib, need, shown
+from ._store import is_store, without_scheme
 from ._text import LazyText, Members, TextColumn, as_series, column_names, find_text
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def open(
     `file` is a path (.npy, `file.npz:member`, `file.safetensors:tensor`, raw values with `raw_dtype` and optionally `raw_shape`), an
     http(s) URL (`headers` are sent with every request; `cache="10G"` caches the data on disk), or a seekable file object. `dtype`
     converts the values; one that does not fit is an error that names its row.
-    A pattern ("part-*.npy", "part-*.npz:x") or a list of paths is one array: their rows follow one another. A text column of an npz that `stowage shrink` wrote (`table.npz:city`) returns str and arrays of str. An npz of several arrays opens as a table: `table["city"]` is a column, and
+    A pattern ("part-*.npy", "part-*.npz:x") or a list of paths or URLs is one array: their rows follow one another. A text column of an npz that `stowage shrink` wrote (`table.npz:city`) returns str and arrays of str. An npz of several arrays opens as a table: `table["city"]` is a column, and
     `pyarrow.table(table)` or `polars.DataFrame(table)` reads all of them (`__arrow_c_stream__`).
     """
     file = without_scheme(file)
@@ -66,6 +67,8 @@ def open(
             return LazyTable(os.fspath(file), names)
         return array
     except Invalid:
+        if dtype is None and raw_dtype is None and _is_away(file):
+            return _open_away(file, headers, cache)
         names = column_names(file) if is_plain else []
         if not names or not _is_table(os.fspath(file)):
             raise
@@ -77,6 +80,47 @@ def open(
         if column is None:
             raise
         return LazyText(column, (_open_again, (file, headers, cache)))
+
+
+def _is_away(file: Any) -> bool:
+    """Returns whether it is an npz at a URL or in a store, without a member."""
+    return isinstance(file, str) and (is_store(file) or origin_of(file) is not None) and file.partition("?")[0].lower().endswith(".npz")
+
+
+def _open_away(file: str, headers: "Optional[dict[str, str]]", cache: "str | int | None") -> "LazyTable":
+    """Opens a table that is not on this disk. Its directory and the headers of its columns are read."""
+    table = LazyTable(file, column_names(RemoteFile(file, headers, cache)), headers, cache)
+    rows = {len(table[name]) for name in table.columns}
+    if len(rows) != 1:
+        listed = ", ".join(table.columns[:12])
+        raise Invalid(f"{shown(file)}: it holds {len(table.columns)} arrays of different lengths; name one after a colon: {listed}")
+    return table
+
+
+class RemoteFile(io.RawIOBase):
+    """The bytes of a file at a URL or in a store, which only readers that need few of them take."""
+
+    def __init__(self, path: str, headers: "Optional[dict[str, str]]", cache: "str | int | None") -> None:
+        self._bytes, self._at = LazyArray(path, None, "uint8", None, headers, cache), 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: len(self._bytes)}[whence]
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        stop = len(self._bytes) if size is None or size < 0 else min(len(self._bytes), self._at + size)
+        data = bytes(self._bytes[self._at : stop].tobytes()) if stop > self._at else b""
+        self._at += len(data)
+        return data
 
 
 def _is_table(path: str) -> bool:
@@ -95,21 +139,26 @@ def _open_again(file: Any, headers: "Optional[dict[str, str]]", cache: "str | in
 class LazyTable:
     """The columns of an npz on disk. `table["city"]` opens one; Arrow packages read all of them batch by batch."""
 
-    def __init__(self, path: str, columns: "list[str]") -> None:
+    def __init__(
+        self, path: str, columns: "list[str]", headers: "Optional[dict[str, str]]" = None, cache: "str | int | None" = None
+    ) -> None:
         self._path, self.columns, self._known = path, columns, set(columns)
+        self._headers, self._cache = headers, cache
 
     def __getitem__(self, name: str) -> "LazyArray | LazyText | LazyTable":
         if name not in self._known:
             raise KeyError(name)
-        return open(f"{self._path}:{name}")
+        return open(f"{self._path}:{name}", headers=self._headers, cache=self._cache)
 
     def __len__(self) -> int:
         return len(self[self.columns[0]])
 
     def __repr__(self) -> str:
-        return f"<stowage.open({self._path!r}): {counted(len(self.columns), 'column')}: {', '.join(self.columns[:8])}>"
+        return f"<stowage.open({shown(self._path)!r}): {counted(len(self.columns), 'column')}: {', '.join(self.columns[:8])}>"
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        if _is_away(self._path):
+            raise Unsupported(f"{shown(self._path)}: Arrow streams are for files on disk; use to_pandas() or one column, or copy the file first")
         return frames_of_file(self._path).__arrow_c_stream__()
 
     def to_pandas(self, columns: "Optional[Iterable[str]]" = None) -> Any:
@@ -120,7 +169,8 @@ class LazyTable:
         """
         pandas = need("pandas", "to_pandas")
         made = {}
-        with Members(self._path) as members:
+        away = RemoteFile(self._path, self._headers, self._cache) if _is_away(self._path) else None
+        with Members(self._path, away) as members:
             for name in self.columns if columns is None else columns:
                 if name not in self._known:
                     raise KeyError(name)
@@ -149,7 +199,7 @@ class LazyArray:
         self._row_shape = self.shape[1:] if self.shape and self._row_items > 0 else None
         # Looked up once: training reads rows one by one, and each name would cost a tenth of a microsecond.
         self._read_rows, self._is_open, self._empty = lib().stow_array_read, True, numpy.empty
-        self._row_address = _address_of(numpy.empty(self._row_shape, self.dtype)) if self._row_shape is not None else _address
+        self._row_address = _address_of(numpy.empty(1, self.dtype)) if self._row_shape is not None else _address
 
     def _open_array(self, given: "Tuple[Any, ...]") -> ArrayInfo:
         self._origin = origin = Origin(*given)

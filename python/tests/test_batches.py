@@ -354,6 +354,45 @@ class Shards(Case):
             np.testing.assert_array_equal(np.sort(np.concatenate(seen)), self.y)
             self.assertLessEqual(max(map(len, seen)) - min(map(len, seen)), 1)
 
+    def test_shares_are_drawn_anew_in_each_epoch(self):
+        path, rows, world = self.path("few.npy"), 3000, 3
+        np.save(path, np.arange(rows)[:, None] * np.ones((1, 4), np.int64))
+        for shuffle in (True, "disk"):
+            ranks = [stowage.batches(path, 100, shuffle=shuffle, seed=1, rank=r, world=world, memory="8M") for r in range(world)]
+            seen = [set() for _ in ranks]
+            for _ in range(4):
+                shares = [np.concatenate([batch[:, 0] for batch in made]) for made in ranks]
+                np.testing.assert_array_equal(np.sort(np.concatenate(shares)), np.arange(rows))
+                for rank, share in zip(seen, shares):
+                    rank.update(share.tolist())
+                    self.assertLess(abs(share.mean() - rows / 2), 150)  # from everywhere in the file
+            for rank in seen:
+                self.assertLess(abs(len(rank) / rows - (1 - (2 / 3) ** 4)), 0.04)
+
+    def test_the_quality_of_a_rank_is_that_of_its_share(self):
+        path, rows = self.path("more.npy"), 80000  # 20 MB
+        np.save(path, np.arange(rows, dtype=np.float32)[:, None] * np.ones((1, 64), np.float32))
+        for memory in ("8M", "64M"):
+            made = stowage.batches(path, 256, shuffle=True, rank=1, world=4, memory=memory, drop_last=True)
+            classes = [len(set((batch[:, 0].astype(int) * 1000 // rows).tolist())) for batch in made]
+            self.assertLess(abs(np.mean(classes) / 226 - made.shuffle_quality), 0.06)
+            self.assertGreater(made.shuffle_quality, 0.85)
+
+    def test_a_state_with_other_blocks_is_for_its_epoch_only(self):
+        def opened(rank):
+            return stowage.batches(self.y_path, 100, shuffle=True, seed=1, rank=rank, world=2, memory="8M")
+
+        rest = []
+        for rank in range(2):
+            made = opened(rank)
+            made.load_state_dict(dict(made.state_dict(), block_rows=8192))  # as an earlier version saved it
+            rest += [v for batch in made for v in batch.tolist()]
+            again = opened(rank)
+            again.set_epoch(1)
+            for one, other in zip(made, again):
+                np.testing.assert_array_equal(one, other)
+        self.assertEqual(sorted(rest), list(range(self.rows)))
+
     @in_turn(2)
     def test_the_environment_names_the_rank(self):
         code = "import stowage, sys; print(sum(int(b.sum()) for b in stowage.batches(sys.argv[1], 100)))"
@@ -742,6 +781,27 @@ class Torch(Case):
             loader = DataLoader(made, batch_size=None, num_workers=workers)
             seen = torch.cat([y.clone() for _, y in loader])
             np.testing.assert_array_equal(torch.sort(seen).values.numpy(), self.y)
+
+    def test_each_for_over_a_loader_with_workers_is_another_epoch(self):
+        from torch.utils.data import DataLoader
+
+        made = stowage.batches(self.y_path, 5000, shuffle=True, seed=1)
+        loader = DataLoader(made, batch_size=None, num_workers=2)
+
+        def epoch():
+            return np.concatenate([np.asarray(batch) for batch in loader])
+
+        first, second = epoch(), epoch()
+        self.assertFalse(np.array_equal(first, second))
+        np.testing.assert_array_equal(np.sort(second), self.y)
+        made.set_epoch(0)
+        np.testing.assert_array_equal(epoch(), first)
+        np.testing.assert_array_equal(epoch(), second)
+        list(made)  # in this process: the epoch after those
+        self.assertEqual(made.state_dict()["epoch"], 2)
+        made.set_epoch(4)
+        taken = next(made).tolist()
+        self.assertEqual(sorted(taken + epoch().tolist()), list(range(self.rows)))  # what remains
 
 
 if __name__ == "__main__":

@@ -76,6 +76,35 @@ class Remote(unittest.TestCase):
         for word in words:
             self.assertIn(word, str(caught.exception))
 
+    def test_urls_in_a_list_are_one_array(self):
+        urls = [self.server.url("y.npy"), self.server.url("both.npz") + ":y"]
+        np.testing.assert_array_equal(stowage.open(urls)[29990:30010], np.concatenate([self.y, self.y])[29990:30010])
+        for shuffle in (False, True):
+            got = np.concatenate(list(stowage.batches([urls], 7000, shuffle=shuffle, memory="8M")), axis=None)
+            np.testing.assert_array_equal(np.sort(got), np.sort(np.concatenate([self.y, self.y])))
+
+    def test_ranks_share_a_small_file_row_by_row(self):
+        shares = [np.concatenate(list(stowage.batches(self.server.url("y.npy"), 500, shuffle=True, rank=r, world=3))) for r in range(3)]
+        np.testing.assert_array_equal(np.sort(np.concatenate(shares)), self.y)
+        self.assertLess(max(abs(share.mean() - 15000) for share in shares), 500)
+        self.assertLess(len(self.server.requests), 60)  # copied once, not row by row
+
+    def test_a_value_that_does_not_fit_is_named_with_its_url(self):
+        url = self.server.url("y.npy")
+        with self.assertRaisesRegex(ValueError, "y.npy: row .* does not fit"):
+            list(stowage.batches(url, 500, shuffle=True, rank=0, world=2, dtype="int8"))
+
+    def test_a_table_at_a_url_is_a_table(self):
+        table = stowage.open(self.server.url("both.npz"))
+        self.assertEqual(table.columns, ["x", "y"])
+        np.testing.assert_array_equal(table["y"][5:9], self.y[5:9])
+        with self.assertRaises(stowage.Unsupported):
+            table.__arrow_c_stream__()
+
+    def test_parquet_at_a_url_is_refused_with_what_to_do(self):
+        with self.assertRaisesRegex(stowage.Unsupported, "download"):
+            stowage.inspect(self.server.url("t.parquet"))
+
     def command(self):
         found = os.environ.get("STOWAGE_COMMAND") or str(stowage._library.native("bin/stowage") or "")
         if not found:

@@ -51,6 +51,78 @@ class Tables(unittest.TestCase):
         with self.assertRaises(stowage.StowageError):
             stowage.inspect(table, encoding="ebcdic")
 
+    def test_every_word_for_nan_is_missing_among_booleans_and_dates(self):
+        for word in ("NaN", "nan", "-nan", "-NaN", "NA"):
+            table = self.write("t.csv", f"ok,d,w,x\nTrue,2024-01-01,{word},7\n{word},{word},b,8\nFalse,2024-01-03,c,{word}\n")
+            kinds = [column["dtype"] for column in stowage.inspect(table).data["columns"]]
+            self.assertEqual(kinds, ["float64", "datetime64[D]", "text", "float64"], word)
+            stowage.shrink(table, self.path("t.npz"), quiet=True, force=True)
+            made = stowage.open(self.path("t.npz"))
+            np.testing.assert_array_equal(made["ok"][:], [1, np.nan, 0])
+            self.assertEqual([str(day) for day in made["d"][:]], ["2024-01-01", "NaT", "2024-01-03"])
+            self.assertEqual(made["w"][:].tolist(), [word, "b", "c"])
+
+    def test_text_that_is_not_utf_16_is_an_error(self):
+        rows = "id,city\n" + "".join(f"{i},c{i % 3}\n" for i in range(500))
+        table = self.write("t.csv", rows)
+        for encoding in ("utf-16", "utf-16-le", "utf-16-be"):
+            with self.assertRaisesRegex(stowage.StowageError, "not UTF-16"):
+                stowage.inspect(table, encoding=encoding)
+        for encoding in ("utf-16-le", "utf-16-be"):
+            for text in (rows, "名,市\n東,京\n西,都\n"):
+                table = self.write("t.csv", text, encoding)
+                self.assertEqual(stowage.inspect(table, encoding=encoding).data["shape"][1], 2)
+            with self.assertRaisesRegex(stowage.StowageError, encoding):  # names the option
+                stowage.inspect(self.write("t.csv", rows, encoding))
+
+    def test_files_that_are_no_tables_are_named(self):
+        import io
+        import tarfile
+        import zipfile
+
+        def bytes_of(name, data):
+            with open(self.path(name), "wb") as file:
+                file.write(data)
+            return self.path(name)
+
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+            tar.add(self.write("t.csv", "a,b\n1,2\n"), "t.csv")
+        with zipfile.ZipFile(self.path("pictures.zip"), "w") as archive:
+            archive.writestr("a.png", b"\x89PNG\r\n\x1a\n")
+        zipfile.ZipFile(self.path("empty.zip"), "w").close()
+        np.savez(self.path("none.npz"))
+        stream = b"\xff\xff\xff\xff\x78\0\0\0" + bytes(200)
+        for path, words in (
+            (bytes_of("t.tar.gz", packed.getvalue()), "tar archive"),
+            (self.path("pictures.zip"), "zip archive without"),
+            (self.path("empty.zip"), "zip archive without"),
+            (self.write("t.xml", '<?xml version="1.0"?>\n<rows>\n<r a="1"/>\n</rows>\n'), "XML"),
+            (bytes_of("t.rds", gzip.compress(b"X\n\0\0\0\3\0\4\1\2" + bytes(60))), "a file of R"),
+            (bytes_of("t.arrows", stream), "stream of Arrow"),
+        ):
+            with self.assertRaisesRegex(stowage.StowageError, words):
+                stowage.inspect(path)
+        self.assertEqual(stowage.inspect(self.path("none.npz")).data["arrays"], [])
+        np.save(self.path("a.npy"), np.arange(9))
+        with self.assertRaisesRegex(ValueError, "cannot be joined"):
+            stowage.shrink([self.path("t.csv"), self.path("a.npy")], self.path("o.npz"), quiet=True)
+
+    def test_rows_without_number_have_no_memory(self):
+        np.save(self.path("none.npy"), np.zeros((0, 2**40)))
+        self.assertEqual(stowage.open(self.path("none.npy")).shape, (0, 2**40))
+
+    def test_json_nested_too_deeply_is_an_error(self):
+        try:
+            import pyarrow  # noqa: F401
+        except ImportError:
+            self.skipTest("needs pyarrow, which Debian does not have")
+        deep = self.write("deep.jsonl", '{"a":' + "[" * 2000 + "]" * 2000 + "}\n")
+        with self.assertRaisesRegex(ValueError, "nested too deeply"):
+            stowage.inspect(deep)
+        with self.assertRaisesRegex(ValueError, "nested too deeply"):
+            stowage.shrink(deep, self.path("o.parquet"), quiet=True)
+
     def test_names_of_columns_stay_in_parquet(self):
         try:
             import pyarrow.parquet

@@ -33,8 +33,8 @@ static void classify_word(const csv *c, csv_field *f, const char *text, size_t l
   if (csv_is_word(bare, rest, "inf") || csv_is_word(bare, rest, "infinity")) {
     f->kind = CSV_FLOAT;
     f->value.d = minus ? -INFINITY : INFINITY;
-  } else if (csv_is_word(bare, rest, "nan")) {
-    f->kind = CSV_FLOAT;
+  } else if (csv_is_word(bare, rest, "nan")) { /* with --na a value, else a missing one */
+    f->kind = c->careful && c->options->na != NULL ? CSV_FLOAT : CSV_MISSING;
     f->value.d = NAN;
   } else if (csv_is_word(text, length, "true") || csv_is_word(text, length, "false")) {
     f->kind = CSV_BOOL;

@@ -11,6 +11,8 @@
 #include "arrays/csv.h"
 #include "base/utf8.h"
 
+enum { UTF16_LOOK = 4096 };
+
 typedef struct csv_text {
   input in; /* the bytes of the file, decompressed */
   csv_encoding encoding;
@@ -183,10 +185,30 @@ static stow_status wrap(input *in, const csv_text *like) {
   return input_wrap(in, t, read_text);
 }
 
+/* Rejects text of one byte per character that was called UTF-16: it has lines as bytes, but none as
+ * UTF-16. Zero bytes are in almost any UTF-16 text. */
+static stow_status check_utf16(input *in, csv_encoding encoding) {
+  STOW_TRY(input_fill(in, UTF16_LOOK));
+  size_t count = input_left(in) < UTF16_LOOK ? input_left(in) : UTF16_LOOK;
+  const uint8_t *at = in->at;
+  bool bytes = memchr(at, '\n', count) != NULL || memchr(at, '\r', count) != NULL;
+  if (!bytes || memchr(at, '\0', count) != NULL) return STOW_OK;
+  bool big = encoding == CSV_UTF16BE;
+  for (size_t i = 0; i + 1 < count; i += 2) {
+    unsigned c = big ? (unsigned)(at[i] << 8 | at[i + 1]) : (unsigned)(at[i + 1] << 8 | at[i]);
+    if (c == '\n' || c == '\r' || c == 0x2028 || c == 0x2029) return STOW_OK;
+  }
+  return stow_fail(STOW_ERR_FORMAT,
+                   "%s: not UTF-16 text: no byte of it is zero, and it has line ends of one byte; "
+                   "omit --encoding",
+                   in->name);
+}
+
 stow_status csv_text_decode(input *in, const csv_options *o) {
   csv_text like = {.encoding = o->encoding};
   STOW_TRY(input_fill(in, 4));
   STOW_TRY(take_mark(in, &like.encoding));
+  if (like.encoding >= CSV_UTF16) STOW_TRY(check_utf16(in, like.encoding));
   return like.encoding == CSV_UTF8 ? STOW_OK : wrap(in, &like);
 }
 

@@ -344,7 +344,7 @@ stow_status array_open_source(array *a, source *from, const char *member, const 
   bool npy = memcmp(start, "\x93NUMPY", 6) == 0;
   bool zipped = memcmp(start, "PK\x03\x04", 4) == 0 || memcmp(start, "PK\x05\x06", 4) == 0;
   if (spec != NULL && spec->type != DTYPE_NONE) {
-    if (npy || zipped)
+    if (npy || (zipped && spec->type != DTYPE_U8)) /* the bytes of an archive may be read */
       return stow_fail(STOW_ERR_INVALID,
                        "%s: an %s file stores its own type and shape; omit --dtype and --shape",
                        from->name, npy ? "npy" : "npz");

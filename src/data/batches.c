@@ -106,6 +106,7 @@ static stow_status measure(stow_batches *b) {
   uint64_t bytes, cached = 0;
   *p = (plan){.parts = o->file_count,
               .rows = b->first[0].count,
+              .ranks = b->shard.world,
               .batch_rows = o->batch_rows,
               .shuffle = o->shuffle != 0,
               .readers_wanted = o->readers,
@@ -169,7 +170,7 @@ static stow_status plan_disk_shuffle(stow_batches *b) {
   b->disk_chunked = p->chunk_rows > 1;
   b->group_rows_most = disk_shuffle_group_rows(p->memory_bytes, b->first, p->parts,
                                                b->disk_chunked ? b->disk_block_rows : 1);
-  if (p->windows < 2) return STOW_OK;
+  if (plan_uniform(p)) return STOW_OK;
   if (b->group_rows_most == 0)
     return stow_fail(
         STOW_ERR_BUDGET,
@@ -178,7 +179,7 @@ static stow_status plan_disk_shuffle(stow_batches *b) {
   b->group_rows = b->group_rows_most;
   disk_shuffle_options options = disk_options(b);
   disk_shuffle_layout layout = disk_shuffle_lay_out(&options, b->first);
-  b->from_disk.places_per_row = disk_shuffle_places(&layout, plan_block(&b->from_disk, true));
+  b->from_disk.places_per_row = disk_shuffle_places(&layout, plan_share_block(&b->from_disk, true));
   *p = b->from_disk;
   return plan_make(p);
 }
@@ -189,21 +190,40 @@ static stow_status make_disk_shuffle(stow_batches *b, rows *first) {
   return disk_shuffle_open(&b->disk, &options, first);
 }
 
-/* Inflates a member to disk, once. A shuffle reads at random, but inflating is sequential, so this
- * is needed for a member that does not fit in a window. */
+/* Copies a file to disk, once, and reads the copy from then on. */
+static stow_status spool_one(stow_batches *b, uint32_t i) {
+  STOW_TRY(spool_make(&b->spools[i], &b->first[i].from));
+  rows_close(&b->first[i]);
+  STOW_TRY(spool_origin(&b->spools[i], &b->origins[i]));
+  return rows_open(&b->first[i], &b->origins[i]);
+}
+
+/* Inflates a member to disk. A shuffle reads at random, but inflating is sequential, so this is
+ * needed for a member that does not fit in a window. */
 static stow_status spool_deflated(stow_batches *b) {
   plan *p = &b->plan;
-  for (uint32_t i = 0; i < p->parts; i++) {
-    if (!rows_forward_only(&b->first[i])) continue;
-    STOW_TRY(spool_make(&b->spools[i], &b->first[i].from));
-    rows_close(&b->first[i]);
-    STOW_TRY(spool_origin(&b->spools[i], &b->origins[i]));
-    STOW_TRY(rows_open(&b->first[i], &b->origins[i]));
-  }
+  for (uint32_t i = 0; i < p->parts; i++)
+    if (rows_forward_only(&b->first[i])) STOW_TRY(spool_one(b, i));
   p->one_reader = false;
   for (uint32_t i = 0; i < p->parts; i++) p->one_reader |= rows_one_reader(&b->first[i]);
   b->from_files.one_reader = p->one_reader;
   return plan_make(p);
+}
+
+#define SPOOLED_MOST (UINT64_C(64) << 20)
+
+/* Copies small files whose reads are slow to disk where ranks share them in small blocks: from a
+ * server each block would be a request, and in HDF5 its chunk would be unpacked for each. */
+static stow_status spool_shared(stow_batches *b) {
+  if (b->shard.world < 2 || b->options.shuffle == 0) return STOW_OK;
+  for (uint32_t i = 0; i < b->options.file_count; i++) {
+    const rows *r = &b->first[i];
+    const array *a = &r->from;
+    bool slow = a->held_bytes > 0 || (a->from->fd < 0 && a->from->memory == NULL);
+    if (slow && a->bytes <= SPOOLED_MOST && r->file_row_bytes < PLAN_LARGE_ROW && spool_can(a))
+      STOW_TRY(spool_one(b, i));
+  }
+  return STOW_OK;
 }
 
 static stow_status start(stow_batches *b) {
@@ -236,6 +256,7 @@ static stow_status open_batches(stow_batches *b, const stow_array_options *const
   if (b->options.memory_bytes == 0) b->options.memory_bytes = budget_default();
   STOW_TRY(budget_check(b->options.memory_bytes));
   STOW_TRY(open_files(b, files));
+  STOW_TRY(spool_shared(b));
   STOW_TRY(measure(b));
   STOW_TRY(plan_make(&b->plan));
   STOW_TRY(plan_disk_shuffle(b));
@@ -525,7 +546,9 @@ stow_status stow_batches_set_state(stow_batches *b, const stow_batches_state *gi
 
 stow_status stow_batches_set_epoch(stow_batches *b, uint64_t epoch) {
   STOW_TRY(check_open(b));
-  if (b->earlier_count > 0) { /* a new epoch is this world's alone */
+  /* Ranks that loaded a state of an earlier version have its blocks, of a whole share perhaps. */
+  bool old = b->shard.world > 1 && b->plan.block_rows != b->own.block_rows;
+  if (b->earlier_count > 0 || old) { /* a new epoch is this world's alone */
     change to = {.plan = b->own, .group_rows = b->own_group_rows, .seed = b->options.seed};
     STOW_TRY(rank_order_make(&to.rank_order, b->plan.rows, &b->shard, NULL, 0));
     put_unsent(b);
@@ -573,12 +596,14 @@ static double classes_of(double runs) {
 static double quality_of(const stow_batches *b) {
   const plan *p = &b->plan;
   if (!p->shuffle) return 0;
-  if (p->window_rows == 0 || p->windows < 2) return 1;
+  if (plan_uniform(p)) return 1;
+  /* A share that is smaller than a window is all that its batches mix. */
+  uint64_t held = p->share_rows < p->window_rows ? p->share_rows : p->window_rows;
   uint64_t run_rows = p->block_rows;
-  double places = (double)p->window_rows / (double)p->block_rows;
+  double places = (double)held / (double)p->block_rows;
   if (b->disk != NULL) {
     disk_shuffle_layout layout = disk_shuffle_layout_of(b->disk);
-    places = (double)p->window_rows * disk_shuffle_places(&layout, p->block_rows);
+    places = (double)held * disk_shuffle_places(&layout, p->block_rows);
     run_rows = layout.run_rows;
   }
   double width = (double)run_rows * CLASSES / (double)p->rows;

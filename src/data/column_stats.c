@@ -68,7 +68,8 @@ void column_stats_join(column_stats *t, const column_stats *later) {
 
 bool column_stats_gap(const char *text, size_t length) {
   if (length > 8) return false;
-  bool nan = length == 3 && strncasecmp(text, "nan", 3) == 0;
+  bool sign = length == 4 && (text[0] == '-' || text[0] == '+');
+  bool nan = (length == 3 || sign) && strncasecmp(text + sign, "nan", 3) == 0;
   return nan || (length == 3 && memcmp(text, "NaT", 3) == 0) || csv_is_missing(text, length);
 }
 

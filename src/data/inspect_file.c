@@ -376,12 +376,28 @@ static stow_status inspect_hdf5(file_facts *f, source *from, const char *member,
 /* ---- one file or several ---- */
 
 /* Adds the bytes of the files after the first. */
-static stow_status add_bytes(const shards *s, uint64_t *bytes) {
+/* Rejects a file that is not a table beside tables. */
+static stow_status check_table(const shards *s, size_t i, source *from, const inspect_options *o) {
+  const char *format;
+  inspect_options alone = *o;
+  alone.csv.files = NULL;
+  alone.csv.file_count = 0;
+  if (from->bytes == 0) return STOW_OK; /* the reader says so */
+  STOW_TRY(inspect_format(&format, from, &alone));
+  if (strcmp(format, "csv") == 0) return STOW_OK;
+  return stow_fail(STOW_ERR_INVALID,
+                   "%s is %s and %s is a table: they cannot be joined; shrink them one by one",
+                   s->paths[i], format, s->paths[0]);
+}
+
+static stow_status add_bytes(const shards *s, uint64_t *bytes, const inspect_options *o) {
   for (size_t i = 1; i < s->count; i++) {
     source one;
     STOW_TRY(source_open(&one, s->paths[i]));
     *bytes += one.bytes;
+    stow_status status = check_table(s, i, &one, o);
     source_close(&one);
+    STOW_TRY(status);
   }
   return STOW_OK;
 }
@@ -408,7 +424,7 @@ stow_status inspect_open(source *from, shards *s, inspect_options *o, uint64_t *
     o->csv.files = (const char *const *)s->paths + 1;
     o->csv.file_count = s->count - 1;
     from->name = s->paths[0];
-    status = add_bytes(s, file_bytes);
+    status = add_bytes(s, file_bytes, o);
     if (status != STOW_OK) source_close(from);
     return status;
   }

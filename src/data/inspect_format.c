@@ -9,6 +9,7 @@
 #include <strings.h>
 
 #include "arrays/csv.h"
+#include "base/text.h"
 #include "data/inspect.h"
 #include "files/input.h"
 #include "files/unpack.h"
@@ -72,8 +73,41 @@ static const char *find_kind(const kind *kinds, size_t kind_count, const uint8_t
 #define IMAGE "an image; read images as records, with stowage.records(FOLDER) in Python"
 #define SOUND "a sound; read sounds as records, with stowage.records(FOLDER) in Python"
 
+/* Returns whether text is UTF-16 without a byte order mark: every second byte of it is zero. */
+static bool is_utf16(const uint8_t *start, size_t count, size_t zero_at) {
+  size_t zeros = 0, pairs = count / 2;
+  for (size_t i = 0; i < pairs; i++) {
+    zeros += start[2 * i + zero_at] == 0;
+    uint8_t c = start[2 * i + 1 - zero_at];
+    if (c < 0x20 && c != '\n' && c != '\r' && c != '\t') return false;
+  }
+  return pairs >= 2 && zeros >= pairs - pairs / 8;
+}
+
+static const char *utf16_kind(const uint8_t *start, size_t count) {
+  if (is_utf16(start, count, 1))
+    return "text in UTF-16 without a byte order mark; give --encoding utf-16-le";
+  if (is_utf16(start, count, 0))
+    return "text in UTF-16 without a byte order mark; give --encoding utf-16-be";
+  return NULL;
+}
+
+/* Returns whether it is a stream of Arrow messages: a marker, and a length of a few KiB. */
+static bool is_arrow_stream(const uint8_t *start, size_t count) {
+  return count >= 16 && memcmp(start, "\xff\xff\xff\xff", 4) == 0 && start[7] == 0 &&
+         start[6] == 0 && (start[4] | start[5]) != 0;
+}
+
 /* Returns what another common kind of binary file is and what to do; NULL if unknown. */
 static const char *other_kind(const uint8_t *start, size_t count) {
+  if (count >= 262 && memcmp(start + 257, "ustar", 5) == 0)
+    return "a tar archive; unpack it first; read samples of a tar as records, with "
+           "stowage.records(FILE) in Python";
+  if (count >= 6 && (memcmp(start, "X\n\0\0\0", 5) == 0 || memcmp(start, "RDX", 3) == 0) &&
+      !is_text(start, count, '\0'))
+    return "a file of R; save its table as CSV first (write.csv)";
+  if (is_arrow_stream(start, count))
+    return "a stream of Arrow; give it a name that ends with .arrow";
   static const kind kinds[] = {
       {"\x89STOW", "a recording of memory; stowage report shows it", 5},
       {"BZh", "compressed with bzip2; decompress it first (bunzip2)", 3},
@@ -125,6 +159,7 @@ static const char *other_text(const uint8_t *start, size_t count) {
       {"version https://git-lfs", "a pointer of Git LFS, not the file itself; run git lfs pull",
        23},
       {"<!DOCTYPE html", "a web page, not a table; download the file itself", 14},
+      {"<?xml", "XML, not a table; save it from pandas.read_xml with to_parquet first", 5},
       {"<html", "a web page, not a table; download the file itself", 5},
       {"%%MatrixMarket",
        "a Matrix Market file; save it from scipy.io.mmread with "
@@ -145,7 +180,18 @@ static const char *other_text(const uint8_t *start, size_t count) {
   return find_kind(kinds, sizeof kinds / sizeof *kinds, start, count);
 }
 
-typedef enum contents { HOLDS_ARRAYS, HOLDS_TABLE, HOLDS_SHEETS } contents;
+typedef enum contents { HOLDS_ARRAYS, HOLDS_TABLE, HOLDS_SHEETS, HOLDS_OTHERS } contents;
+
+/* Returns whether an archive has arrays, or is called so: numpy.savez of nothing writes an empty
+ * one. */
+static bool is_npz(const zip *z, const char *name) {
+  for (size_t i = 0; i < z->count; i++) {
+    const char *member = z->entries[i].name;
+    if (text_ends_case(member, strlen(member), ".npy")) return true;
+    if (text_ends_case(member, strlen(member), "data.pkl")) return true; /* of torch.save */
+  }
+  return text_ends_case(name, strlen(name), ".npz");
+}
 
 /* Finds what a zip archive holds. The first name decides for most archives: an npz begins with a
  * member that ends with .npy. */
@@ -162,6 +208,7 @@ static stow_status look_into(source *from, const uint8_t *start, size_t count, c
   if (zip_find(&z, "xl/workbook.xml") != NULL || zip_find(&z, "xl/workbook.bin") != NULL ||
       (zip_find(&z, "mimetype") != NULL && zip_find(&z, "content.xml") != NULL))
     *holds = HOLDS_SHEETS;
+  if (*holds == HOLDS_ARRAYS && !is_npz(&z, from->name)) *holds = HOLDS_OTHERS;
   zip_close(&z);
   return STOW_OK;
 }
@@ -170,7 +217,12 @@ static stow_status look_into(source *from, const uint8_t *start, size_t count, c
 static const char *reason_against(const char *format, const inspect_options *o, contents holds,
                                   const uint8_t *start, size_t count) {
   if (holds == HOLDS_SHEETS) return "a spreadsheet; save the sheet as CSV first";
-  if (format == NULL) return other_kind(start, count);
+  if (holds == HOLDS_OTHERS)
+    return "a zip archive without arrays (.npy) or tables (.csv, .tsv, .txt); unpack it first";
+  if (format == NULL) {
+    const char *other = other_kind(start, count);
+    return other != NULL ? other : utf16_kind(start, count);
+  }
   bool described = o->csv.delimiter != '\0' || o->csv.skip > 0 || o->csv.comment != '\0';
   return strcmp(format, "csv") == 0 && !described ? other_text(start, count) : NULL;
 }

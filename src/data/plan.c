@@ -36,7 +36,11 @@ enum {
 #define BLOCKS_MOST    (UINT64_C(1) << 20) /* their order takes 4 MiB */
 #define ROWS_MOST      (UINT64_C(1) << 22) /* permuted one by one: 16 MiB */
 #define PERMUTED_BYTES sizeof(uint32_t)    /* a row's position in a window */
-#define SCATTER_LEAST  1024                /* bytes: smaller rows cost less through a window */
+/* Of files that ranks share. All ranks need the same blocks, so these depend on nothing else. */
+#define SHARED_BLOCKS (UINT64_C(1) << 16)  /* at most: their order fits in the smallest budget */
+#define SHARED_SMALL  (UINT64_C(16) << 20) /* bytes: a smaller file has as many as that */
+#define REMOTE_WANTED 1000                 /* of a share: each is a request */
+#define SCATTER_LEAST 1024                 /* bytes: smaller rows cost less through a window */
 
 static uint64_t least(uint64_t a, uint64_t b) {
   return a < b ? a : b;
@@ -170,6 +174,26 @@ uint64_t plan_block(const plan *p, bool random) {
   return (block + p->chunk_rows - 1) / p->chunk_rows * p->chunk_rows;
 }
 
+/* A share of PLACES_WANTED blocks mixes as well as rows of everywhere. The reads are smaller than
+ * those of one process, down to single rows of a small file, which the page cache holds. */
+uint64_t plan_share_block(const plan *p, bool random) {
+  uint64_t usual = plan_block(p, random), row = most(p->file_row_bytes, 1), wanted = SHARED_BLOCKS;
+  if (p->ranks < 2 || one_by_one(p)) return usual;
+  if (p->rows * row > SHARED_SMALL || p->remote)
+    wanted = p->ranks * (p->remote ? REMOTE_WANTED : PLACES_WANTED);
+  if (random) wanted = most(wanted, BLOCKS_RANDOM);
+  wanted = least(wanted, SHARED_BLOCKS);
+  uint64_t block = most(p->rows / wanted + (p->rows % wanted != 0), 1);
+  if (p->remote) block = most(block, BLOCK_LEAST / row);
+  if (p->chunk_rows > 1 && p->chunk_rows < p->rows)
+    block = (block + p->chunk_rows - 1) / p->chunk_rows * p->chunk_rows;
+  return least(block, usual);
+}
+
+bool plan_uniform(const plan *p) {
+  return p->window_rows == 0 || p->block_rows <= 1;
+}
+
 /* Returns whether the rank has all rows and they fit in memory. */
 static bool fits_whole(const plan *p, uint64_t left) {
   uint64_t bytes, batches = 6 * batch_bytes(p);
@@ -189,7 +213,7 @@ static uint64_t random_rows(const plan *p) {
 
 static void choose_window(plan *p, uint64_t left) {
   p->windows = 1;
-  p->block_rows = plan_block(p, p->places_per_row > 0);
+  p->block_rows = plan_share_block(p, p->places_per_row > 0);
   if (one_by_one(p)) return;
   if (fits_whole(p, left)) {
     p->block_rows = 0;

@@ -24,6 +24,7 @@ typedef struct plan {
   uint64_t file_row_bytes;                        /* bytes of a row in all files together */
   uint64_t scratch_least[STOW_BATCHES_FILES_MAX]; /* for conversion; 0: none */
   uint64_t rows, rank_rows;                       /* of the files; of this rank */
+  uint64_t ranks;                                 /* that share the rows */
   uint64_t shares, share_rows; /* that the rank reads parts of; rows of the largest */
   uint64_t batch_rows, batch_count;
   bool shuffle, one_reader, remote;
@@ -69,6 +70,10 @@ uint64_t plan_own_bytes(const plan *p);
 /* Returns the rows of a block of a shuffle; follows from the files alone, and from whether they are
  * in random order. */
 uint64_t plan_block(const plan *p, bool random);
+/* The same where ranks share the rows: smaller blocks, so that each share has many. */
+uint64_t plan_share_block(const plan *p, bool random);
+/* Returns whether every order is equally likely, and every share of the ranks. */
+bool plan_uniform(const plan *p);
 /* Computes the output. STOW_ERR_BUDGET: the message names a budget that is enough. */
 stow_status plan_make(plan *p);
 /* The same with the blocks and window of a state, whose batches had `batch_rows`: STOW_ERR_BUDGET

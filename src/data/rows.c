@@ -255,7 +255,8 @@ static stow_status refuse_value(const rows *r, uint64_t row, size_t at) {
     snprintf(text, sizeof text, "%" PRIu64, (uint64_t)whole);
   else
     snprintf(text, sizeof text, "%" PRId64, whole);
-  if (copied == NULL) snprintf(where, sizeof where, "row %" PRIu64 ": ", row);
+  if (copied == NULL || r->opened_from->in_order)
+    snprintf(where, sizeof where, "row %" PRIu64 ": ", row);
   return stow_fail(STOW_ERR_INVALID,
                    "%s: %s%s does not fit %s; give a larger dtype, or read %s and convert it "
                    "(astype of NumPy)",

@@ -20,6 +20,7 @@ typedef struct origin {
   source *shared; /* an archive that is open, of which it is member `entry`; NULL: none */
   const zip_entry *entry;
   const char *copy_of; /* the array whose rows these are in another order; NULL: none */
+  bool in_order;       /* of a copy: its rows have their numbers */
   zip_sums *sums;      /* of all its readers; NULL: none */
 } origin;
 

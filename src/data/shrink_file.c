@@ -267,7 +267,7 @@ static stow_status shrink_arrays(job *j, bool to_npz) {
   arrays all = {.zipped = strstr(facts->format, "npz") != NULL};
   if (strcmp(facts->format, "safetensors") == 0 || strcmp(facts->format, "gguf") == 0)
     return stow_fail(
-        STOW_ERR_UNSUPPORTED,
+        STOW_ERR_INVALID,
         "%s: a model file is shrunk as a whole; omit the name after the colon, and write a "
         ".safetensors or .gguf file",
         j->in);

@@ -20,7 +20,7 @@ static const char *spool_folder(void) {
 
 static stow_status refuse(const array *from, const char *what) {
   return stow_fail(STOW_ERR_IO,
-                   "%s: shuffling a deflated member needs a copy of %" PRIu64
+                   "%s: shuffling it needs a copy of %" PRIu64
                    " bytes in %s, which %s: %s; set TMPDIR to another folder, or convert it once "
                    "with: stowage shrink",
                    from->name, from->bytes, spool_folder(), what, strerror(errno));
@@ -53,14 +53,21 @@ static stow_status copy(spool *s, array *from) {
   return status;
 }
 
+bool spool_can(const array *from) {
+  return from->type != DTYPE_NONE && (!from->fortran_order || from->dims < 2) &&
+         from->item_bytes <= CHUNK_BYTES;
+}
+
 stow_status spool_make(spool *s, array *from) {
   *s = (spool){.fd = -1, .type = from->type, .dims = from->dims};
   memcpy(s->shape, from->shape, sizeof s->shape);
-  if (from->type == DTYPE_NONE || (from->fortran_order && from->dims > 1))
+  if (!spool_can(from))
     return stow_fail(STOW_ERR_UNSUPPORTED,
                      "%s: a deflated member of type %s%s cannot be shuffled within this budget; "
                      "convert it once with: stowage shrink",
                      from->name, from->descr, from->fortran_order ? " in Fortran order" : "");
+  s->name = strdup(from->name);
+  if (s->name == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", from->name);
   s->fd = newfile_unnamed(spool_folder());
   if (s->fd < 0) return refuse(from, "cannot be written");
   stow_status status = copy(s, from);
@@ -80,10 +87,14 @@ stow_status spool_origin(const spool *s, origin *o) {
   origin_close(o);
   stow_status status = origin_open(o, &options);
   o->to = to;
+  o->copy_of = s->name;
+  o->in_order = true;
   return status;
 }
 
 void spool_close(spool *s) {
   if (s->fd >= 0) close(s->fd);
   s->fd = -1;
+  free(s->name);
+  s->name = NULL;
 }

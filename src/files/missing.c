@@ -24,7 +24,7 @@ static void similar(char found[NAME_MAX + 1], DIR *folder, const char *name) {
 
 stow_status missing_fail(const char *path, int error) {
   if (strstr(path, "://") != NULL)
-    return stow_fail(STOW_ERR_UNSUPPORTED,
+    return stow_fail(STOW_ERR_INVALID,
                      "%s: cannot open: Stowage reads files, and data files at http and https URLs; "
                      "copy it to disk first (in Python, stowage.open and stowage.batches read "
                      "stores with fsspec)",

@@ -89,8 +89,13 @@ TEST(members_are_named_behind_a_colon)
   snprintf(spec, sizeof spec, "%s:three", path);
   CHECK_STATUS(array_open(&a, spec, NULL), STOW_ERR_NOT_FOUND);
   CHECK_MESSAGE("three");
-  array_spec raw = {.type = DTYPE_U8};
+  array_spec raw = {.type = DTYPE_U16};
   CHECK_STATUS(array_open(&a, path, &raw), STOW_ERR_INVALID);
+  raw.type = DTYPE_U8; /* the bytes of the archive itself */
+  CHECK_OK(array_open(&a, path, &raw));
+  CHECK_OK(array_read(&a, 0, &value, 1));
+  CHECK(value == 'P');
+  array_close(&a);
   unlink(path);
   buffer_free(&one), buffer_free(&two), buffer_free(&file);
 }

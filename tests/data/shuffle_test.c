@@ -234,7 +234,7 @@ TEST(a_shuffle_on_disk_is_the_seeds_and_resumes_exactly)
 TEST(files_in_step_stay_in_step_on_disk_and_ranks_share_one_copy)
 {
   harness_deadline(120);
-  enum { ROWS = 60000, WORLD = 3 };
+  enum { ROWS = 70000, WORLD = 3 };
   static uint8_t seen[ROWS];
   memset(seen, 0, sizeof seen);
   stow_array_options files[2] = {file_of(write_rows("x.npy", ROWS, 30, DTYPE_F64)),

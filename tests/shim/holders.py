@@ -1,7 +1,7 @@
 """Holders that a search of names alone misses; every interpreter runs this (host.sh). Prints `fine`."""
-import gc
 import asyncio
 import ctypes
+import gc
 import io
 import itertools
 import json
