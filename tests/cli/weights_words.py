@@ -138,7 +138,7 @@ def small_questions_have_answers():
 
 def a_merge_can_be_tried_without_a_name():
     os.mkdir("lora")
-    write("lora/adapter_model.safetensors", {f"layers.0.w.lora_{name}.weight": (shape, [1.0] * 64) for name, shape in (("A", [1, 64]), ("B", [8, 1]))} | {"layers.0.w.lora_B.weight": ([8, 1], [1.0] * 8)})
+    write("lora/adapter_model.safetensors", {f"layers.0.q_proj.lora_{name}.weight": (shape, [1.0] * 64) for name, shape in (("A", [1, 64]), ("B", [8, 1]))} | {"layers.0.q_proj.lora_B.weight": ([8, 1], [1.0] * 8)})
     with open("lora/adapter_config.json", "w") as file:
         json.dump({"peft_type": "LORA", "r": 1, "lora_alpha": 1}, file)
     for base in ("w.safetensors", "indexed-well"):

@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "base/list.h"
 #include "base/text.h"
+#include "data/weights/linear.h"
 #include "data/weights/renames.h"
 #include "files/json_tree.h"
 
@@ -131,7 +132,8 @@ static const char *own_ending(const ignored *g, const char *module, size_t lengt
     while (at > module && at[-1] != '.') at--;
     named += !(isdigit((unsigned char)*at) || *at == '*'); /* "0" alone says nothing */
     size_t tail = (size_t)(end - at);
-    if ((named > 1 || (named > 0 && at == module)) &&
+    bool alone = named == 1 && (at == module || !linear_has_word(at, strcspn(at, ".")));
+    if ((named > 1 || alone) &&
         !(starred ? ends_packed(g, at, tail) : hits_packed(g->r, at, tail, true)))
       return at;
     if (at > module) at--;
