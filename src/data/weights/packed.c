@@ -83,6 +83,16 @@ static bool is_packed_weight(const packed_layers *p, const map *scaled, const te
   return p->method[0] != '\0' && is_integer(t->stored);
 }
 
+/* The scales of compressed-tensors, DeepSeek, GPTQ, AWQ, bitsandbytes and ComfyUI. Rounding them
+ * changes every weight of the layer. */
+bool weights_is_scale(const tensor *t) {
+  static const char *const endings[] = {"_scale", "_scale_inv", ".scales",      "absmax",
+                                        ".SCB",   "quant_map",  ".scale_weight"};
+  for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++)
+    if (text_ends(t->name, endings[i])) return true;
+  return false;
+}
+
 static bool is_layer_scale(const tensor *t) {
   return weights_is_scale(t) || text_ends(t->name, ".scale");
 }

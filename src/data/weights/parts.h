@@ -53,7 +53,7 @@ stow_status weights_add_parts(weights_result *r, size_t item);
 /* Returns the bytes of the model's tensors after a shrink with these options; with `gguf`, of a
  * GGUF file made from it. */
 uint64_t weights_bytes_as(const model *m, const weights_options *o, bool gguf);
-/* Returns whether a tensor of a model that is quantized holds scales, by its name. */
+/* packed.c: Returns whether a tensor of a model that is quantized holds scales, by its name. */
 bool weights_is_scale(const tensor *t);
 
 /* names.c */

@@ -114,16 +114,6 @@ static tensor_type block_type(const weights_result *r, const weights_options *o,
   return row % tensor_type_get(to)->block == 0 ? to : TENSOR_NONE;
 }
 
-/* The scales of compressed-tensors, DeepSeek, GPTQ, AWQ, bitsandbytes and ComfyUI. Rounding them
- * changes every weight of the layer. */
-bool weights_is_scale(const tensor *t) {
-  static const char *const endings[] = {"_scale", "_scale_inv", ".scales",      "absmax",
-                                        ".SCB",   "quant_map",  ".scale_weight"};
-  for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++)
-    if (text_ends(t->name, endings[i])) return true;
-  return false;
-}
-
 /* Returns the type that --dtype requests. GGUF keeps vectors in float32, as its programs expect. */
 static tensor_type cast_type(const weights_result *r, const weights_options *o, const tensor *t) {
   if (o->type == TENSOR_NONE || weights_named(t->name, o->exclude, o->exclude_count))
