@@ -104,7 +104,7 @@ class LazyModel(Mapping[str, Any]):
         if framework == "numpy" and device is not None and str(device) != "cpu":
             raise Invalid(f"device: {device!r}: NumPy arrays are in host memory; use torch, or leave the device out")
         self._frame = Frame(framework)
-        self._device = need("torch", "device=").device(device) if device is not None and framework == "torch" else None
+        self._device = _device(device) if device is not None and framework == "torch" else None
         self._dtype = None if dtype is None else _float_type(dtype)
         self._raw = raw
         self._staging = parse_size(staging, "staging")
@@ -258,6 +258,17 @@ def _in_values(run: Run, facts: Facts) -> Run:
     return Run(first, count, run.runs, step)
 
 
+def _device(device: Any) -> Any:
+    torch = need("torch", "device=")
+    try:
+        found = torch.device(device)
+    except (RuntimeError, TypeError) as reason:
+        raise Invalid(f"device: {device!r}: {str(reason).splitlines()[0]}") from None
+    if found.type == "cuda" and not torch.cuda.is_available():
+        raise Unsupported(f"device: {device!r}: torch finds no GPU here (torch.cuda.is_available() is False)")
+    return found
+
+
 def _float_type(dtype: Any) -> str:
     name = type_name(dtype)
     name = _SPELLED.get(name, name)
@@ -360,6 +371,8 @@ def _read_device(model: Model, frame: Frame, jobs: "List[_Job]", threads: int, s
 def _fill(model: LazyModel, into: Any, strict: bool) -> None:
     if model._frame.name != "torch" and not isinstance(into, Mapping):
         raise Invalid("into: give a torch module or a dict of tensors")
+    if not isinstance(into, Mapping) and not hasattr(into, "state_dict"):
+        raise Invalid(f"into: {type(into).__name__}; give a torch module or a dict of tensors")
     targets = dict(into) if isinstance(into, Mapping) else into.state_dict()
     jobs, filled = [], set()
     for name, to in targets.items():

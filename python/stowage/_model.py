@@ -305,7 +305,10 @@ class Frame:
     def empty(self, shape: "Tuple[int, ...]", kind: Any, count: int) -> Any:
         """Returns a tensor in host memory. Large ones come from NumPy, which requests huge pages: they are faster to fault in."""
         if self.name == "numpy":
-            return self.module.empty(shape, kind)
+            try:
+                return self.module.empty(shape, kind)
+            except ValueError as reason:  # more than an index can count, in a shape with a 0
+                raise Unsupported(f"shape {shape}: NumPy cannot hold it: {reason}") from None
         width = self.module.empty((), dtype=kind).element_size()
         if count * width >= 4 << 20:
             try:

@@ -81,6 +81,12 @@ class _Item(NamedTuple):
     def of(tensors: "Mapping[str, Any]", name: Any, dtype: Optional[str], allow_nan: bool) -> "_Item":
         if not isinstance(name, str):
             raise Invalid(f"tensors: {name!r} is not a name; names are strings")
+        if "\0" in name:
+            raise Invalid(f"tensors: {name!r}: a name with a NUL, which no reader finds again; rename the tensor")
+        try:
+            name.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            raise Invalid(f"tensors: {name!r} is no text in UTF-8; rename the tensor") from None
         one = tensors.view(name) if isinstance(tensors, LazyModel) else tensors[name]
         if not hasattr(one, "dtype") or not hasattr(one, "shape"):
             raise Invalid(f"{shown(name)}: {type(one).__name__} is not a tensor; a state_dict holds tensors only")
@@ -88,6 +94,8 @@ class _Item(NamedTuple):
             raise Invalid(f"{shown(name)}: {type(one).__name__} is one number, not an array; use numpy.asarray(x)")
         if getattr(one, "is_sparse", False) or getattr(one, "is_quantized", False):
             raise Unsupported(f"{shown(name)}: safetensors holds dense tensors; use .to_dense() or .dequantize()")
+        if str(getattr(one, "device", "")) == "meta":
+            raise Invalid(f"{shown(name)}: on the device \"meta\", without values; load the model before you save it")
         kind = type_of(one)
         written = dtype if dtype is not None and kind in _FLOATS else kind
         count = 1

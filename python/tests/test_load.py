@@ -56,6 +56,36 @@ class Case(unittest.TestCase):
 
 
 @needs("numpy")
+class Refusals(Case):
+    def test_names_that_no_reader_finds_again_are_refused(self):
+        for name in ("a\0b", "a\ud800"):
+            with self.assertRaises(stowage.Invalid):
+                stowage.save({name: numpy.ones(2)}, self.path("o.safetensors"))
+        self.assertFalse(os.path.exists(self.path("o.safetensors")))
+
+    def test_what_is_no_target_is_named(self):
+        path = self.file({"w": ("F32", [2], bytes(8))})
+        with self.assertRaises(stowage.Invalid):
+            stowage.load(path, into=3)
+
+    def test_shapes_that_numpy_cannot_hold_are_named(self):
+        path = self.file({"w": ("F32", [0, 1 << 62], b"")})
+        with self.assertRaises(stowage.Unsupported):
+            stowage.load(path, framework="numpy")
+
+    @needs("torch")
+    def test_devices_that_are_not_there_are_named(self):
+        path = self.file({"w": ("F32", [2], bytes(8))})
+        with self.assertRaises(stowage.StowageError):
+            stowage.load(path, device="no such device")
+        if not torch.cuda.is_available():
+            with self.assertRaises(stowage.Unsupported):
+                stowage.load(path, device="cuda")
+        with self.assertRaises(stowage.Invalid):
+            stowage.save({"w": torch.empty(2, device="meta")}, self.path("o.safetensors"))
+
+
+@needs("numpy")
 class Arrays(Case):
     def load(self, path, **more):
         return stowage.load(path, framework="numpy", **more)

@@ -336,7 +336,9 @@ static stow_status open_index(model *m, const char *path, uint64_t max_bytes) {
   STOW_TRY(model_read_text(&text, &length, path, max_bytes / 4));
   stow_status status = json_tree_read(&t, text, length, path, max_bytes / 2);
   if (status == STOW_OK) {
-    status = read_index(m, path, &t, max_bytes);
+    m->index = strdup(last_part(path));
+    status = m->index != NULL ? read_index(m, path, &t, max_bytes)
+                              : stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", path);
     json_tree_free(&t);
   }
   free(text);
@@ -516,6 +518,7 @@ void model_close(model *m) {
   free(m->files);
   free(m->list);
   free(m->folder);
+  free(m->index);
   *m = (model){0};
 }
 

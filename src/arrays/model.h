@@ -29,6 +29,7 @@ typedef struct model_tensor {
 typedef struct model {
   model_format format;
   char *folder; /* the folder that was named, or that of the index; NULL: a file was named */
+  char *index;  /* the name of the index that lists the files; NULL: none */
   model_file *files;
   size_t file_count, file_capacity;
   model_tensor *list; /* file by file, each in the order of its header */

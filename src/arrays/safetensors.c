@@ -207,6 +207,18 @@ static stow_status take_metadata(cursor *c, tensors *t) {
   return status;
 }
 
+/* Says how much the list of tensors needs: as much for the rest of the header as for its beginning.
+ */
+static stow_status refuse_size(const cursor *c, const tensors *t) {
+  double share = (double)(c->end - c->start) / (double)(c->at - c->start);
+  uint64_t need = (uint64_t)((double)t->used_bytes * share), most = t->max_bytes;
+  return stow_fail(
+      STOW_ERR_BUDGET,
+      "%s: its list of tensors needs about %" PRIu64 " KiB, but the budget has %" PRIu64
+      " KiB for it; raise --memory %" PRIu64 " times",
+      c->from->name, need >> 10, most >> 10, most > 0 ? (need + need / 8) / most + 1 : need);
+}
+
 static stow_status take_all(cursor *c, tensors *t, uint64_t data_at) {
   bool metadata = false;
   if (c->at >= c->end || *c->at != '{') return refuse(c, "the header does not begin with '{'");
@@ -223,7 +235,9 @@ static stow_status take_all(cursor *c, tensors *t, uint64_t data_at) {
         STOW_TRY(take_metadata(c, t));
       } else {
         tensor *one = NULL;
-        STOW_TRY(tensors_add(t, c->from, name, length, &one));
+        stow_status status = tensors_add(t, c->from, name, length, &one);
+        if (status == STOW_ERR_BUDGET) return refuse_size(c, t);
+        STOW_TRY(status);
         STOW_TRY(take_tensor(c, one, data_at));
       }
     } while (take(c, ','));

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "arrays/tensors.h"
 #include "base/checked.h"
@@ -116,6 +117,9 @@ static const struct {
     {"torch BoolStorage", NAME_STORAGE, TENSOR_BOOL},
     {"torch float8_e4m3fn", NAME_DTYPE, TENSOR_F8_E4M3},
     {"torch float8_e5m2", NAME_DTYPE, TENSOR_F8_E5M2},
+    {"torch float8_e8m0fnu", NAME_DTYPE, TENSOR_F8_E8M0},
+    {"torch float8_e4m3fnuz", NAME_DTYPE, TENSOR_F8_E4M3FNUZ},
+    {"torch float8_e5m2fnuz", NAME_DTYPE, TENSOR_F8_E5M2FNUZ},
     {"torch uint16", NAME_DTYPE, TENSOR_U16},
     {"torch uint32", NAME_DTYPE, TENSOR_U32},
     {"torch uint64", NAME_DTYPE, TENSOR_U64},
@@ -236,6 +240,18 @@ static stow_status extend(machine *m, tag wanted, size_t fixed, bool marked) {
 
 /* ---- names, storages and tensors ---- */
 
+/* Returns whether it is the name of a type of torch that is not among `names`: "quint8", "int4". */
+static bool is_type_name(const char *name, size_t length) {
+  static const char *const kinds[] = {"float", "bfloat", "int", "uint", "qint", "quint", "bits"};
+  for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+    size_t kind = strlen(kinds[i]);
+    if (length > kind && memcmp(name, kinds[i], kind) == 0 && name[kind] >= '0' &&
+        name[kind] <= '9')
+      return true;
+  }
+  return false;
+}
+
 static stow_status push_name(machine *m, const char *module, size_t module_length, const char *name,
                              size_t length) {
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -243,12 +259,18 @@ static stow_status push_name(machine *m, const char *module, size_t module_lengt
         memcmp(names[i].name, module, module_length) == 0 && names[i].name[module_length] == ' ' &&
         memcmp(names[i].name + module_length + 1, name, length) == 0)
       return push(m, TAG_GLOBAL, (int64_t)i);
-  if (module_length == 5 && memcmp(module, "torch", 5) == 0 && length > 7 &&
-      memcmp(name, "Complex", 7) == 0)
+  bool torch = module_length == 5 && memcmp(module, "torch", 5) == 0;
+  int shown = (int)(length < 80 ? length : 80);
+  if (torch && length > 7 && strncasecmp(name, "complex", 7) == 0)
     return stow_fail(STOW_ERR_UNSUPPORTED,
                      "%s: has complex tensors (%.*s), which are not read; save "
                      "torch.view_as_real(x) instead",
-                     m->from->name, (int)(length < 80 ? length : 80), name);
+                     m->from->name, shown, name);
+  if (torch && is_type_name(name, length))
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "%s: has tensors of type torch.%.*s, which are not read; convert them to "
+                     "another type and save again",
+                     m->from->name, shown, name);
   return stow_fail(
       STOW_ERR_UNSUPPORTED,
       "%s: at byte %zu of its pickle: %.*s.%.*s is not one of the names that a dict of "
@@ -392,14 +414,39 @@ static stow_status push_string(machine *m, size_t length_bytes) {
   return push(m, TAG_STRING, (int64_t)place);
 }
 
-static stow_status push_long(machine *m) {
+static stow_status push_long(machine *m, size_t length_bytes) {
   uint64_t length = 0, number = 0;
-  STOW_TRY(take_number(m, 1, &length));
-  if (length > 8) return refuse(m, "an integer past 64 bits");
+  STOW_TRY(take_number(m, length_bytes, &length));
+  if (length > 8) { /* the state of a random generator: no tensor needs it */
+    STOW_TRY(check_left(m, length));
+    m->at += length;
+    return push(m, TAG_OTHER, 0);
+  }
   STOW_TRY(take_number(m, (size_t)length, &number));
   if (length > 0 && length < 8 && (number >> (8 * length - 1)) != 0)
     number |= UINT64_MAX << (8 * length);
   return push(m, TAG_INT, (int64_t)number);
+}
+
+/* Protocols 0 and 1 write integers and bools as text: "I12\n", "I01\n" (True), "L12L\n". */
+static stow_status push_text_number(machine *m, uint8_t op) {
+  const uint8_t *start = m->at, *end = memchr(start, '\n', (size_t)(m->end - start));
+  if (end == NULL) return refuse(m, "a number that does not end");
+  size_t length = (size_t)(end - start);
+  m->at = end + 1;
+  if (op == 'I' && length == 2 && start[0] == '0') return push(m, TAG_OTHER, start[1] == '1');
+  if (op == 'L' && length > 0 && start[length - 1] == 'L') length--;
+  int64_t number = 0;
+  size_t i = length > 0 && start[0] == '-' ? 1 : 0;
+  if (i == length) return refuse(m, "a number without digits");
+  for (bool minus = i > 0; i < length; i++) {
+    if (start[i] < '0' || start[i] > '9') return refuse(m, "a number with other letters");
+    int64_t digit = minus ? '0' - start[i] : start[i] - '0';
+    if (__builtin_mul_overflow(number, 10, &number) ||
+        __builtin_add_overflow(number, digit, &number))
+      return push(m, TAG_OTHER, 0);
+  }
+  return push(m, TAG_INT, number);
 }
 
 /* "cmodule\nname\n" */
@@ -454,7 +501,10 @@ static stow_status execute(machine *m, uint8_t op) {
   case 'K': STOW_TRY(take_number(m, 1, &n)); return push(m, TAG_INT, (int64_t)n);
   case 'M': STOW_TRY(take_number(m, 2, &n)); return push(m, TAG_INT, (int64_t)n);
   case 'J': STOW_TRY(take_number(m, 4, &n)); return push(m, TAG_INT, (int32_t)(uint32_t)n);
-  case 0x8a: return push_long(m);
+  case 0x8a: return push_long(m, 1);
+  case 0x8b: return push_long(m, 4);
+  case 'I':
+  case 'L': return push_text_number(m, op);
   case 'G': STOW_TRY(take_number(m, 8, &n)); return push(m, TAG_OTHER, 0);
   case 'N':
   case 0x89: return push(m, TAG_OTHER, 0);

@@ -18,7 +18,7 @@
 
 struct stow_model {
   model in;
-  bool quantized;       /* has layers with scales */
+  packed_layers packed; /* which layers have scales beside them */
   pthread_mutex_t lock; /* guards sources that are not files: a server answers one reader at a
                          * time */
 };
@@ -36,7 +36,13 @@ stow_status stow_model_open(stow_model **out, const char *path, const stow_model
     free(m);
     return status;
   }
-  m->quantized = weights_is_quantized(&m->in);
+  status = packed_find(&m->packed, &m->in);
+  if (status != STOW_OK) {
+    packed_free(&m->packed);
+    model_close(&m->in);
+    free(m);
+    return status;
+  }
   pthread_mutex_init(&m->lock, NULL);
   *out = m;
   return STOW_OK;
@@ -44,6 +50,7 @@ stow_status stow_model_open(stow_model **out, const char *path, const stow_model
 
 void stow_model_close(stow_model *m) {
   if (m == NULL) return;
+  packed_free(&m->packed);
   model_close(&m->in);
   pthread_mutex_destroy(&m->lock);
   free(m);
@@ -89,8 +96,7 @@ stow_status stow_model_get_tensor(const stow_model *m, uint64_t index, stow_mode
   full.file = found->file;
   full.offset = t->offset;
   full.path = m->in.files[found->file].path;
-  full.quantized =
-      m->quantized && (weights_is_scale(t) || weights_is_packed(t) || weights_is_float8(t->stored));
+  full.quantized = packed_holds(&m->packed, t);
   return growing_write(to, &full, sizeof full, "stow_model_tensor");
 }
 

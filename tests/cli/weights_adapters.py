@@ -44,6 +44,7 @@ def names_of_transformers_5_are_found():
         ("vision_tower.vision_model.layers.0.q_proj", "model.vision_tower.layers.0.q_proj"),
         ("vit.encoder.layer.0.attention.attention.key", "vit.layers.0.attention.k_proj"),
         ("vit.encoder.layer.0.output.dense", "vit.layers.0.mlp.fc2"),
+        ("vision_model.encoder.layer.0.q_proj", "vision_model.encoder.layers.0.q_proj"),
     )
     for i, (old, new) in enumerate(cases):
         base(f"b{i}", f"{old}.weight", "other.weight")
@@ -95,6 +96,32 @@ def swapped_arguments_are_named():
     assert "right is an adapter, not a model" in stowage("merge", "right", "right", "-o", "o.safetensors", code=2)
 
 
+def a_later_adapter_may_replace_what_an_earlier_one_changed():
+    base("seq", "l.weight")
+    adapter("first", lora("l"))
+    adapter("second", {"l.base_layer.weight": matrix(4, 8, 3.0), **lora("l")})
+    adapter("third", {"l.modules_to_save.weight": matrix(4, 8, 7.0)})
+    for names, want in ((["first", "second"], 3.5), (["first", "third"], 7.0), (["third", "first"], 7.5), (["first", "third", "first"], 7.5)):
+        stowage("merge", "seq.safetensors", *names, "-o", "seq.out.safetensors")
+        assert read("seq.out.safetensors")[1]["l.weight"][2] == [want] * 32, (names, want)
+        os.remove("seq.out.safetensors")
+
+
+def the_type_of_an_adapter_comes_before_its_tensors():
+    write("ints.safetensors", {})
+    adapter("frod", {"x.frod_indices": matrix(2, 2)}, peft_type="FROD")
+    with open("frod/adapter_model.safetensors", "r+b") as file:
+        data = file.read()
+        file.seek(0)
+        file.write(data.replace(b'"F32"', b'"I32"'))
+    assert "peft_type is FROD" in stowage("merge", "b0.safetensors", "frod", "-o", "o.safetensors", code=1)
+
+
+def a_tensor_that_is_not_found_has_a_next_step():
+    adapter("lost", lora("encoder.x"))
+    assert "PEFT's merge_and_unload" in stowage("merge", "b0.safetensors", "lost", "-o", "o.safetensors", code=2)
+
+
 def a_row_without_length_is_the_cause_of_nan():
     write("zero.safetensors", {"l.weight": ([4, 8], [1.0] * 16 + [0.0] * 8 + [1.0] * 8)})
     adapter("dora", {**lora("l", b=([4, 2], [0.0] * 8)), "l.lora_magnitude_vector": ([4], [1.0] * 4)}, use_dora=True)
@@ -122,6 +149,9 @@ for check in (
     settings_of_another_kind_are_refused,
     unknown_settings_are_named,
     swapped_arguments_are_named,
+    a_later_adapter_may_replace_what_an_earlier_one_changed,
+    the_type_of_an_adapter_comes_before_its_tensors,
+    a_tensor_that_is_not_found_has_a_next_step,
     a_row_without_length_is_the_cause_of_nan,
 ):
     check()

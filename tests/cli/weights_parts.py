@@ -114,6 +114,114 @@ def float8_is_converted_unless_it_has_scales():
         os.remove("still.safetensors")
 
 
+WIDTHS = {"F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E8M0": 1, "U8": 1, "I8": 1, "I16": 2, "I32": 4, "I64": 8, "F8_E4M3FNUZ": 1, "F8_E5M2FNUZ": 1}
+
+
+def typed(path, tensors, **config):
+    """Writes a folder: name -> (type, shape). Every byte is 0x38."""
+    os.mkdir(path)
+    header, at = {}, 0
+    for name, (kind, *shape) in tensors.items():
+        count = WIDTHS[kind]
+        for n in shape:
+            count *= n
+        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [at, at + count]}
+        at += count
+    head = json.dumps(header).encode()
+    with open(f"{path}/model.safetensors", "wb") as file:
+        file.write(struct.pack("<Q", len(head)) + head + b"\x38" * at)
+    with open(f"{path}/config.json", "w") as file:
+        json.dump(config, file)
+
+
+def types_in(path):
+    with open(f"{path}/model.safetensors", "rb") as file:
+        head = file.read(struct.unpack("<Q", file.read(8))[0])
+    return {name: facts["dtype"] for name, facts in json.loads(head).items() if name != "__metadata__"}
+
+
+def layers_of_every_method_keep_their_parts():
+    layers = {
+        "fp8": {"weight": ("F8_E4M3", 8, 8), "scale": ("F8_E8M0", 1, 1)},
+        "modelopt": {"weight": ("U8", 8, 4), "weight_scale": ("F8_E4M3", 8, 1), "weight_scale_2": ("F32",), "input_scale": ("F32",)},
+        "hqq": {"W_q": ("U8", 4, 8), "scale": ("F32", 8, 1), "zero": ("F32", 8, 1)},
+        "quanto": {"weight._data": ("I8", 8, 8), "weight._scale": ("F32", 8, 1), "input_scale": ("F32",), "output_scale": ("F32",)},
+        "torchao": {"weight_qdata": ("I8", 8, 8), "weight_scale": ("F32", 8, 1), "weight_zero_point": ("F32", 8, 1)},
+        "eetq": {"weight": ("I8", 8, 8), "weight_scales": ("F32", 8)},
+        "aqlm": {"codes": ("I16", 8, 2), "codebooks": ("F32", 1, 4), "scales": ("F32", 8)},
+        "higgs": {"weight": ("U8", 4, 8), "tables": ("F32", 4, 2), "tables2": ("F32", 4, 2)},
+        "exl2": {"q_weight": ("I32", 1, 8), "q_scale_max": ("F32", 1)},
+        "vptq": {"indices": ("I32", 1, 8), "centroids.weight": ("F32", 8, 8), "weight_bias": ("F32", 8)},
+        "gptq": {"qweight": ("I32", 1, 8), "scales": ("F32", 1, 8), "g_idx": ("I32", 8)},
+    }
+    for method, parts in layers.items():
+        layer = {f"layers.0.q_proj.{name}": kind for name, kind in parts.items()}
+        rest = {"layers.0.down_proj.weight": ("F32", 8, 8), "norm.weight": ("F32", 8), "layers.0.q_proj.bias": ("F32", 8)}
+        typed(f"q-{method}", {**layer, **rest}, quantization_config={"quant_method": method})
+        stowage("shrink", f"q-{method}", "-o", f"{method}.half", "--dtype", "bf16")
+        have = types_in(f"{method}.half")
+        assert have == {**{name: kind[0] for name, kind in layer.items()}, **{name: "BF16" for name in rest}}, (method, have)
+        for kind in ("int8", "fp8"):
+            have = stowage("shrink", f"q-{method}", "-o", "no", "--quantize", kind, code=1)
+            assert f"already quantized, at least in part ({method})" in have and "before quantizing" in have, have
+        assert not os.path.exists("no")
+        os.mkdir(f"{method}.lora")
+        write(f"{method}.lora/adapter_model.safetensors", {"base_model.model.layers.0.q_proj.lora_A.weight": ([1, 8], [1.0] * 8), "base_model.model.layers.0.q_proj.lora_B.weight": ([8, 1], [1.0] * 8)})
+        with open(f"{method}.lora/adapter_config.json", "w") as file:
+            json.dump({"peft_type": "LORA", "r": 1, "lora_alpha": 1}, file)
+        assert "quantized" in stowage("merge", f"q-{method}", f"{method}.lora", "-o", "no", code=1), method
+    # What the config says of a model without such layers is out of date.
+    typed("dense", {"layers.0.q_proj.weight": ("F32", 8, 8), "position_ids": ("I64", 8)}, quantization_config={"quant_method": "awq"})
+    stowage("shrink", "dense", "-o", "dense8", "--quantize", "fp8")
+
+
+def other_float8_is_converted():
+    typed("fnuz", {"a.weight": ("F8_E4M3FNUZ", 2, 2), "b.weight": ("F8_E5M2FNUZ", 2, 2)})
+    stowage("shrink", "fnuz", "-o", "plain32", "--dtype", "f32")
+    made = read("plain32/model.safetensors")[1]
+    assert made["a.weight"][2] == [0.5] * 4 and made["b.weight"][2] == [0.25] * 4, made
+
+
+def an_infinite_limit_is_no_damage():
+    write("limit.safetensors", {"input_max": ([], [float("inf")]), "w": ([2], [1.0, 2.0])})
+    stowage("shrink", "limit.safetensors", "-o", "limit16.safetensors", "--dtype", "f16")
+    assert read("limit16.safetensors")[1]["input_max"][2] == [float("inf")]
+
+
+def modules_of_sentence_transformers_are_carried_over():
+    os.makedirs("st/2_Dense"), os.makedirs("st/original")
+    layer = {"linear.weight": ([4, 4], [1.0] * 16)}
+    for path in ("st", "st/2_Dense", "st/original"):
+        write(f"{path}/model.safetensors", layer)
+    with open("st/modules.json", "w") as file:
+        json.dump([{"idx": 0, "path": ""}, {"idx": 1, "path": "2_Dense"}], file)
+    have = stowage("shrink", "st", "-o", "st16", "--dtype", "f16")
+    assert read("st16/2_Dense/model.safetensors")[1]["linear.weight"][0] == "F32" and not os.path.exists("st16/original/model.safetensors")
+    assert "left out: 1 other file with weights\n" in have, have
+
+
+def parts_of_pipelines_keep_their_names():
+    stem = "diffusion_pytorch_model"
+    os.mkdir("part")
+    write(f"part/{stem}.safetensors", {f"l.{i}.weight": ([64, 64], [1.0] * 4096) for i in range(3)})
+    with open("part/config.json", "w") as file:
+        file.write('{"_class_name": "UNet2DConditionModel", "_diffusers_version": "0.30"}')
+    stowage("shrink", "part", "-o", "part.cut", "--shard", "20K")
+    names = [f"{stem}-0000{i}-of-00003.safetensors" for i in (1, 2, 3)] + [f"{stem}.safetensors.index.json"]
+    assert set(names) < set(os.listdir("part.cut")), os.listdir("part.cut")
+    stowage("shrink", "part.cut", "-o", "part.half", "--dtype", "bf16")
+    assert sorted(os.listdir("part.half")) == sorted(os.listdir("part.cut")), os.listdir("part.half")
+    stowage("shrink", "part.cut", "-o", "part.one", "--join")
+    assert sorted(os.listdir("part.one")) == sorted(os.listdir("part")), os.listdir("part.one")
+
+
+def a_long_list_of_tensors_says_how_much_it_needs():
+    write("many.safetensors", {f"layer.{i}.w": ([1], [1.0]) for i in range(20000)})
+    have = stowage("shrink", "many.safetensors", "-o", "many16.safetensors", "--dtype", "f16", "--memory", "16M", code=1)
+    times = int(have.split("raise --memory ")[1].split()[0])
+    stowage("shrink", "many.safetensors", "-o", "many16.safetensors", "--dtype", "f16", "--memory", f"{16 * times}M")
+
+
 def a_folder_of_several_models_is_named():
     os.makedirs("pipeline/unet")
     write("pipeline/unet/diffusion_pytorch_model.safetensors", {"a.weight": ([2, 2], [1.0] * 4)})
@@ -128,6 +236,12 @@ for check in (
     a_layer_with_only_a_bias_is_tied,
     scales_of_a_quantized_model_keep_their_type,
     float8_is_converted_unless_it_has_scales,
+    layers_of_every_method_keep_their_parts,
+    other_float8_is_converted,
+    an_infinite_limit_is_no_damage,
+    modules_of_sentence_transformers_are_carried_over,
+    parts_of_pipelines_keep_their_names,
+    a_long_list_of_tensors_says_how_much_it_needs,
     a_folder_of_several_models_is_named,
 ):
     check()

@@ -104,7 +104,7 @@ def the_type_of_the_config_is_that_of_most_weights():
 
 
 def models_that_no_reader_loads_get_a_warning():
-    layer = ["layers.0.w.weight"]
+    layer = ["layers.0.q_proj.weight"]
     folder("falcon", layer, model_type="falcon")
     folder("dinov2", layer, model_type="dinov2")
     folder("plain", layer)
@@ -121,7 +121,50 @@ def models_that_no_reader_loads_get_a_warning():
         assert (len(have) == 1 and text in have[0]) if text else have == [], (name, kind, have)
 
 
+def only_linear_layers_are_quantized():
+    # An embedding, parameters and a codebook by their names in CTRL, Granite Speech, LW-DETR, Kosmos-2.5 and DAC.
+    others = ["transformer.w", "encoder.layers.0.attn.rel_pos_emb", "query_feat", "image_to_text_projection.segment_emb", "quantizer.quantizers.0.codebook"]
+    linear = ["layers.0.self_attn.q_proj", "layers.0.mlp.fc1", "layers.0.attention.self.query", "layers.0.attention.output.dense", "merger.mlp.0", "layers.0.DenseReluDense.wi_0"]
+    folder("kinds", [f"{name}.weight" for name in others + linear], model_type="x")
+    for kind in ("int8", "fp8"):
+        have = stowage("shrink", "kinds", "-o", f"kinds.{kind}", "--quantize", kind)
+        made = read(f"kinds.{kind}/model.safetensors")[1]
+        assert {name for name in others + linear if f"{name}.weight_scale" in made} == set(linear), made.keys()
+        assert "not known to be linear layers: " in have and "encoder.layers.*.attn.rel_pos_emb.weight" in have and "--include" in have, have
+        for name in others:
+            assert ignores(f"kinds.{kind}", name) and ignores(f"kinds.{kind}", f"model.{name}") and ignores(f"kinds.{kind}", name.replace("0", "1")), name
+        for name in linear:
+            assert not ignores(f"kinds.{kind}", name) and not ignores(f"kinds.{kind}", f"model.{name}"), name
+    # --include takes them, and layers of an architecture's own class are left.
+    stowage("shrink", "kinds", "-o", "asked", "--quantize", "fp8", "--include", "transformer.w.weight")
+    assert "transformer.w.weight_scale" in read("asked/model.safetensors")[1]
+    folder("ibert", ["ibert.encoder.layer.0.attention.self.query.weight"], model_type="ibert")
+    assert "1 tensor not known to be linear layers" in stowage("shrink", "ibert", "-o", "no", "--quantize", "int8", code=2)
+
+
+def output_layers_stay():
+    for i, name in enumerate(("head", "lm_head", "log_softmax.mlp.layer0", "output", "proj_out", "text_decoder.lm_head")):
+        folder(f"head{i}", [f"{name}.weight", "layers.0.self_attn.q_proj.weight"], model_type="x")
+        stowage("shrink", f"head{i}", "-o", f"head{i}.fp8", "--quantize", "fp8")
+        assert f"{name}.weight_scale" not in read(f"head{i}.fp8/model.safetensors")[1] and ignores(f"head{i}.fp8", name), name
+        # Tied ones have no tensor: those of a part of the model are ignored as well.
+        for tied in ("language_model.lm_head", "text_decoder.cls.predictions.decoder", "model.decoder.proj_out", "lm_heads.3"):
+            assert ignores(f"head{i}.fp8", tied), tied
+
+
+def nobody_has_tried_other_kinds():
+    folder("new", ["layers.0.self_attn.q_proj.weight"], model_type="brand_new")
+    for kind in ("int8", "fp8"):
+        have = json.loads(stowage("shrink", "new", "--dry-run", "--quantize", kind, "--json"))["warnings"]
+        assert len(have) == 1 and f"whether transformers loads {kind} of this kind of model (brand_new)" in have[0], have
+    folder("clip8", ["layers.0.self_attn.q_proj.weight"], model_type="owlvit")
+    assert "does not load int8" in stowage("shrink", "clip8", "--dry-run", "--quantize", "int8")
+
+
 for check in (
+    only_linear_layers_are_quantized,
+    output_layers_stay,
+    nobody_has_tried_other_kinds,
     excluded_layers_are_ignored_under_their_later_names,
     routers_are_ignored_under_their_later_names,
     stacked_experts_of_llama_4_are_refused,

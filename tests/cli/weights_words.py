@@ -74,7 +74,7 @@ def an_index_names_the_tensor_that_no_file_has():
 
 
 def requests_that_do_not_fit_exit_with_2():
-    write("w.safetensors", {"layers.0.w.weight": matrix(8, 64)})
+    write("w.safetensors", {"layers.0.q_proj.weight": matrix(8, 64)})
     for kind in ("q4_k", "q5_k"):
         stowage("shrink", "w.safetensors", "-o", "o.safetensors", "--quantize", kind, code=2)
     says("convert_hf_to_gguf.py", "shrink", "w.safetensors", "-o", "o.gguf", "--dtype", "f16")
@@ -93,7 +93,7 @@ def a_dry_run_needs_no_output():
     for name in ("w.safetensors", "indexed-well", "f32.gguf"):
         if name == "indexed-well":
             os.mkdir(name)
-            write(f"{name}/model.safetensors", {"layers.0.w.weight": matrix(8, 64)})
+            write(f"{name}/model.safetensors", {"layers.0.q_proj.weight": matrix(8, 64)})
         elif name == "f32.gguf":
             gguf(name, "blk.0.attn_q.weight", 0, 64, bytes(4 * 64 * 4))
         before = sorted(os.listdir())
@@ -129,16 +129,16 @@ def small_questions_have_answers():
     assert "instead of" not in stowage("shrink", "q4.gguf", "-o", "o.gguf", "--quantize", "q8_0")
     # One infinity is one value.
     shape, values = matrix(8, 64)
-    write("inf.safetensors", {"l.weight": (shape, values[:70] + [float("inf")] + values[71:])})
+    write("inf.safetensors", {"q_proj.weight": (shape, values[:70] + [float("inf")] + values[71:])})
     for kind in ("int8", "fp8"):
-        says("tensor l.weight: 1 value is NaN or infinite", "shrink", "inf.safetensors", "-o", "o.safetensors", "--quantize", kind)
+        says("tensor q_proj.weight: 1 value is NaN or infinite", "shrink", "inf.safetensors", "-o", "o.safetensors", "--quantize", kind)
     say = json.loads(stowage("shrink", "inf.safetensors", "--dry-run", "--quantize", "int8", "--allow-nan", "--json"))
     assert (say["not_finite"], say["clipped"]) == (1, 0) and 0 < say["relative_rms_error"] < 0.01, say
 
 
 def a_merge_can_be_tried_without_a_name():
     os.mkdir("lora")
-    write("lora/adapter_model.safetensors", {f"layers.0.w.lora_{name}.weight": (shape, [1.0] * 64) for name, shape in (("A", [1, 64]), ("B", [8, 1]))} | {"layers.0.w.lora_B.weight": ([8, 1], [1.0] * 8)})
+    write("lora/adapter_model.safetensors", {f"layers.0.q_proj.lora_{name}.weight": (shape, [1.0] * 64) for name, shape in (("A", [1, 64]), ("B", [8, 1]))} | {"layers.0.q_proj.lora_B.weight": ([8, 1], [1.0] * 8)})
     with open("lora/adapter_config.json", "w") as file:
         json.dump({"peft_type": "LORA", "r": 1, "lora_alpha": 1}, file)
     for base in ("w.safetensors", "indexed-well"):
@@ -158,7 +158,7 @@ def folder(name, tensors, **config):
 
 
 def linked_folders_are_not_followed():
-    folder("links", {"layers.0.w.weight": matrix(8, 64)}, dtype="float32")
+    folder("links", {"layers.0.q_proj.weight": matrix(8, 64)}, dtype="float32")
     os.mkdir("elsewhere")
     for name in ("elsewhere/key", "cached"):
         with open(name, "w") as file:

@@ -181,14 +181,30 @@ static stow_status check_variants(const config *c, const char *path) {
   return STOW_OK;
 }
 
+/* Refuses adapters of other types, before their tensors are looked at. */
+static stow_status check_type(const json_tree *t, const char *path) {
+  const char *kind = json_string(t, json_member(t, json_root(t), "peft_type"));
+  if (kind != NULL && strcmp(kind, "LORA") == 0) return STOW_OK;
+  return stow_fail(STOW_ERR_UNSUPPORTED,
+                   "%s: peft_type is %.40s; only LORA is merged here; use PEFT's "
+                   "merge_and_unload if PEFT merges this type",
+                   path, kind != NULL ? kind : "missing");
+}
+
+static stow_status check_kind(const char *path) {
+  char *text;
+  size_t length;
+  json_tree t;
+  STOW_TRY(model_read_text(&text, &length, path, CONFIG_MAX));
+  stow_status status = json_tree_read(&t, text, length, path, 4 * CONFIG_MAX);
+  if (status == STOW_OK) status = check_type(&t, path);
+  json_tree_free(&t);
+  free(text);
+  return status;
+}
+
 static stow_status check_config(config *c, const char *path) {
-  const char *kind = json_string(&c->t, json_member(&c->t, c->root, "peft_type"));
   const char *start = json_string(&c->t, json_member(&c->t, c->root, "init_lora_weights"));
-  if (kind == NULL || strcmp(kind, "LORA") != 0)
-    return stow_fail(STOW_ERR_UNSUPPORTED,
-                     "%s: peft_type is %.40s; only LORA is merged here; use PEFT's "
-                     "merge_and_unload if PEFT merges this type",
-                     path, kind != NULL ? kind : "missing");
   STOW_TRY(check_variants(c, path));
   if (start != NULL && strcmp(start, "olora") == 0) c->start = START_OLORA;
   if (start != NULL && strcmp(start, "pissa") == 0) c->start = START_PISSA;
@@ -487,6 +503,7 @@ stow_status adapter_open(adapter *a, const char *path, uint64_t max_bytes) {
                        "%s is not a PEFT adapter: it has no adapter_config.json; name the folder "
                        "that PEFT's save_pretrained wrote",
                        path);
+  if (status == STOW_OK) status = check_kind(config_path);
   for (size_t i = 0; i < a->weights.count && status == STOW_OK; i++)
     status = sort_tensor(a, &a->weights.list[i]);
   if (status == STOW_OK) status = read_config(a, config_path);

@@ -9,11 +9,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/hash.h"
+#include "base/list.h"
 #include "base/text.h"
+#include "data/weights/linear.h"
 #include "data/weights/renames.h"
 #include "files/json_tree.h"
 
-#define CONFIG_MAX (UINT64_C(16) << 20)
+#define CONFIG_MAX  (UINT64_C(16) << 20)
+#define STARRED_MAX 512 /* no module of a model has a longer name */
 
 static bool is_float_name(const char *name) {
   return name != NULL && (strcmp(name, "float32") == 0 || strcmp(name, "float16") == 0 ||
@@ -38,16 +42,20 @@ static bool has_tensor(const model *m, const char *layer, const char *word) {
   return model_find(m, name) != NULL;
 }
 
-/* Writes the module of a bias whose matrix is not in the file: an output layer that is tied to the
- * embedding and has a bias of its own, as "decoder" of ModernBERT. */
-static void put_tied(json *out, const weights_result *r, const tensor *t) {
-  char layer[512];
-  size_t length = strlen(t->name);
-  if (t->dims != 1 || length < 6 || length - 5 >= sizeof layer ||
-      strcmp(t->name + length - 5, ".bias") != 0)
-    return;
-  snprintf(layer, sizeof layer, "%.*s", (int)(length - 5), t->name);
-  if (!has_tensor(&r->in, layer, "weight")) json_text(out, layer);
+/* The list of modules that stay as they are, without repetitions. */
+typedef struct ignored {
+  json *out;
+  const weights_result *r;
+  map seen;      /* hashes of what was written, and of the names in `packed` */
+  char **packed; /* the names of the quantized layers, with a star for each number */
+  size_t packed_count, packed_capacity;
+} ignored;
+
+static void put_once(ignored *g, const char *text, size_t length) {
+  uint64_t hash = hash_bytes(text, length, 0);
+  if (map_get(&g->seen, hash) != NULL) return;
+  json_text_n(g->out, text, length);
+  (void)map_put(&g->seen, hash, 1); /* without memory: written twice */
 }
 
 static bool is_packed(const weights_item *item) {
@@ -68,56 +76,155 @@ static bool hits_packed(const weights_result *r, const char *module, size_t leng
   return false;
 }
 
-/* Writes a pattern for a module that a reader knows under a longer name. */
-static void put_ending(json *out, const weights_result *r, const char *module, size_t length) {
-  char pattern[2048] = "re:(.*[.])?";
-  size_t at = strlen(pattern);
-  if (hits_packed(r, module, length, true)) return;
-  for (size_t i = 0; i < length && at + 8 < sizeof pattern; i++) {
-    bool plain = isalnum((unsigned char)module[i]) || module[i] == '_' || module[i] == '-';
-    if (!plain) pattern[at++] = '[';
-    pattern[at++] = module[i];
-    if (!plain) pattern[at++] = ']';
+/* Writes a module's name with a star for each number; returns its length, or 0 if it is too long.
+ * The layers of a model have few such names. */
+static size_t star(char to[STARRED_MAX], const char *module, size_t length) {
+  size_t at = 0;
+  for (size_t i = 0, end; i < length; i = end + 1) {
+    bool number = true;
+    for (end = i; end < length && module[end] != '.'; end++)
+      number = number && isdigit((unsigned char)module[end]);
+    if (at + (end - i) + 2 > STARRED_MAX) return 0;
+    if (i > 0) to[at++] = '.';
+    if (number && end > i) {
+      to[at++] = '*';
+    } else {
+      memcpy(to + at, module + i, end - i);
+      at += end - i;
+    }
   }
+  to[at] = '\0';
+  return at;
+}
+
+static void list_packed(ignored *g) {
+  char name[STARRED_MAX];
+  for (size_t i = 0; i < g->r->item_count; i++) {
+    const char *whole = g->r->items[i].from.facts->name;
+    size_t length = strlen(whole);
+    if (!is_packed(&g->r->items[i]) || length < 7) continue;
+    length = star(name, whole, length - 7);
+    uint64_t hash = hash_bytes(name, length, 1);
+    if (length == 0 || map_get(&g->seen, hash) != NULL) continue;
+    (void)map_put(&g->seen, hash, 1);
+    if (LIST_ROOM(g->packed, g->packed_count, g->packed_capacity, 64, "layers") != STOW_OK) return;
+    g->packed[g->packed_count] = strdup(name);
+    g->packed_count += g->packed[g->packed_count] != NULL;
+  }
+}
+
+/* Returns whether the name of a quantized layer ends with these words. */
+static bool ends_packed(const ignored *g, const char *words, size_t length) {
+  for (size_t i = 0; i < g->packed_count; i++) {
+    size_t all = strlen(g->packed[i]);
+    if (all < length || memcmp(g->packed[i] + all - length, words, length) != 0) continue;
+    if (all == length || g->packed[i][all - length - 1] == '.') return true;
+  }
+  return false;
+}
+
+/* Returns where the last words of a module's name begin that no quantized layer ends with. A reader
+ * may know the module under a name with other words in front. NULL: there are none. */
+static const char *own_ending(const ignored *g, const char *module, size_t length, bool starred) {
+  const char *end = module + length, *at = end;
+  for (unsigned named = 0; at > module;) {
+    at--;
+    while (at > module && at[-1] != '.') at--;
+    named += !(isdigit((unsigned char)*at) || *at == '*'); /* "0" alone says nothing */
+    size_t tail = (size_t)(end - at);
+    bool alone = named == 1 && (at == module || !linear_has_word(at, strcspn(at, ".")));
+    if ((named > 1 || alone) &&
+        !(starred ? ends_packed(g, at, tail) : hits_packed(g->r, at, tail, true)))
+      return at;
+    if (at > module) at--;
+  }
+  return NULL;
+}
+
+/* Writes a pattern for the modules whose names end like this one, whatever their numbers or, if
+ * some of those are quantized, with these numbers. */
+static void put_ending(ignored *g, const char *module, size_t length) {
+  char pattern[4 * STARRED_MAX] = "re:(.*[.])?", name[STARRED_MAX];
+  size_t at = strlen(pattern), starred = star(name, module, length);
+  const char *from = starred > 0 ? own_ending(g, name, starred, true) : NULL, *end = name + starred;
+  if (from == NULL) from = own_ending(g, module, length, false), end = module + length;
+  if (from == NULL) return;
+  for (; from < end && at + 8 < sizeof pattern; from++) {
+    bool plain = isalnum((unsigned char)*from) || *from == '_' || *from == '-';
+    const char *form = *from == '*' ? "[0-9]+" : plain ? "%c" : "[%c]";
+    at += (size_t)snprintf(pattern + at, sizeof pattern - at, form, *from);
+  }
+  if (from < end) return; /* too long for any module */
   pattern[at++] = '$';
-  json_text_n(out, pattern, at);
+  put_once(g, pattern, at);
+}
+
+/* Writes what a name that ends like this one may end with after loading. */
+static void put_endings_after(ignored *g, const char *module, size_t length) {
+  char name[STARRED_MAX];
+  const char *after;
+  if (star(name, module, length) == 0) return;
+  for (size_t at = 0; (after = renames_ending(name, &at)) != NULL;)
+    put_ending(g, after, strlen(after));
 }
 
 /* Writes a module that was left as it is, with the names that it may have after loading: readers
  * compare them with this list. */
-static void put_module(json *out, const weights_result *r, const char *module, size_t length) {
+static void put_module(ignored *g, const char *module, size_t length) {
   char name[RENAMES_NAME_MAX];
   renames others = {.count = 0};
-  json_text_n(out, module, length);
-  if (weights_is_embedding(module, length)) return; /* no linear layer */
-  put_ending(out, r, module, length);
+  put_once(g, module, length);
+  put_ending(g, module, length);
   if (length < sizeof name) {
     snprintf(name, sizeof name, "%.*s", (int)length, module);
     renames_of(&others, name);
   }
+  put_endings_after(g, module, length);
   for (size_t i = 0; i < others.count; i++) {
     size_t all = strlen(others.list[i]);
     bool covered = all > length && strcmp(others.list[i] + all - length, name) == 0 &&
                    others.list[i][all - length - 1] == '.';
-    if (!covered && !hits_packed(r, others.list[i], all, false)) json_text(out, others.list[i]);
+    if (!covered && !hits_packed(g->r, others.list[i], all, false))
+      put_once(g, others.list[i], all);
   }
+}
+
+/* Writes the module of a bias whose matrix is not in the file: an output layer that is tied to the
+ * embedding and has a bias of its own, as "decoder" of ModernBERT. */
+static void put_tied(ignored *g, const tensor *t) {
+  char layer[512];
+  size_t length = strlen(t->name);
+  if (t->dims != 1 || length < 6 || length - 5 >= sizeof layer ||
+      strcmp(t->name + length - 5, ".bias") != 0)
+    return;
+  snprintf(layer, sizeof layer, "%.*s", (int)(length - 5), t->name);
+  if (has_tensor(&g->r->in, layer, "weight")) return;
+  put_once(g, layer, length - 5);
+  put_ending(g, layer, length - 5);
 }
 
 /* Modules with a matrix that was not quantized or stored sparse: a reader would look for scales or
  * bits otherwise. */
 static void put_ignored(json *out, const weights_result *r) {
+  ignored g = {.out = out, .r = r};
+  list_packed(&g);
   for (size_t i = 0; i < r->item_count; i++) {
     const tensor *t = r->items[i].from.facts;
     size_t length = strlen(t->name);
-    put_tied(out, r, t);
+    put_tied(&g, t);
     bool weight = length > 7 && strcmp(t->name + length - 7, ".weight") == 0;
     if (!weight || t->dims != 2 || is_packed(&r->items[i])) continue;
-    put_module(out, r, t->name, length - 7);
+    put_module(&g, t->name, length - 7);
   }
-  /* Tied to the embedding, so that they have no tensor here. */
-  for (const char *const *head = weights_heads; *head != NULL; head++)
-    if (!has_tensor(&r->in, *head, "weight") && !has_tensor(&r->in, *head, "bias"))
-      json_text(out, *head); /* put_tied wrote those with a bias */
+  /* Tied to the embedding, so that they have no tensor here; of a part of the model as well. */
+  for (const char *const *head = weights_heads; *head != NULL; head++) {
+    if (hits_packed(r, *head, strlen(*head), true)) continue; /* chosen with --include */
+    if (strchr(*head, '*') == NULL) put_once(&g, *head, strlen(*head));
+    put_ending(&g, *head, strlen(*head));
+  }
+  map_free(&g.seen);
+  for (size_t i = 0; i < g.packed_count; i++) free(g.packed[i]);
+  free(g.packed);
 }
 
 /* Writes what a reader needs to know about tensors without their zeros. */

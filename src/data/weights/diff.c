@@ -34,8 +34,8 @@ static stow_status read_part(model *m, const model_tensor *t, uint64_t first, si
 
 /* Returns whether a tensor's values mean something by themselves: not those of a layer that has
  * scales beside it. */
-static bool has_values(const tensor *t, bool quantized) {
-  if (quantized && (weights_is_packed(t) || weights_is_float8(t->stored))) return false;
+static bool has_values(const tensor *t, const packed_layers *p) {
+  if (packed_holds(p, t) && !tensor_type_is_float(t->stored)) return false;
   return weights_can_decode(t->stored) || tensor_type_get(t->stored)->type != DTYPE_NONE;
 }
 
@@ -107,7 +107,7 @@ static stow_status compare_values(model_diff *d, diff_item *item, const model_te
                                   const model_tensor *b, buffers *m) {
   const tensor *x = a->facts, *y = b->facts;
   bool alike = x->stored == y->stored, equal = true;
-  bool values = has_values(x, d->quantized[0]) && has_values(y, d->quantized[1]);
+  bool values = has_values(x, &d->packed[0]) && has_values(y, &d->packed[1]);
   bool floats = fits_float(x->stored) && fits_float(y->stored);
   for (uint64_t first = 0; first < x->count; first += CHUNK_VALUES) {
     uint64_t rest = x->count - first;
@@ -186,8 +186,8 @@ stow_status model_compare(model_diff *d, const char *a, const char *b, const bud
       status = stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to compare");
   if (status == STOW_OK) status = model_open(&d->a, a, limit->bytes / 8);
   if (status == STOW_OK) status = model_open(&d->b, b, limit->bytes / 8);
-  d->quantized[0] = weights_is_quantized(&d->a);
-  d->quantized[1] = weights_is_quantized(&d->b);
+  if (status == STOW_OK) status = packed_find(&d->packed[0], &d->a);
+  if (status == STOW_OK) status = packed_find(&d->packed[1], &d->b);
   if (status == STOW_OK) status = compare_all(d, &m, limit);
   if (status == STOW_OK) status = model_check(&d->a);
   if (status == STOW_OK) status = model_check(&d->b);
@@ -211,6 +211,8 @@ stow_status model_compare(model_diff *d, const char *a, const char *b, const bud
 
 void model_diff_free(model_diff *d) {
   free(d->items);
+  packed_free(&d->packed[0]);
+  packed_free(&d->packed[1]);
   model_close(&d->a);
   model_close(&d->b);
   *d = (model_diff){0};

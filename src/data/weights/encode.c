@@ -19,8 +19,24 @@ static bool block_kind(tensor_type t, quant_kind *kind) {
   }
 }
 
+static bool is_fnuz(tensor_type t) {
+  return t == TENSOR_F8_E4M3FNUZ || t == TENSOR_F8_E5M2FNUZ;
+}
+
+/* fnuz: one more in the bias of the exponent than float8.h, no infinity, and the only NaN is -0. */
+static void decode_fnuz(tensor_type t, const uint8_t *in, size_t count, float *values) {
+  unsigned fraction = t == TENSOR_F8_E4M3FNUZ ? 3 : 2, bias = t == TENSOR_F8_E4M3FNUZ ? 8 : 16;
+  for (size_t i = 0; i < count; i++) {
+    unsigned bits = in[i] & 0x7f, exponent = bits >> fraction, low = bits & ((1U << fraction) - 1);
+    unsigned whole = exponent > 0 ? low | 1U << fraction : low;
+    int power = (int)(exponent > 0 ? exponent : 1) - (int)bias - (int)fraction;
+    float size = ldexpf((float)whole, power);
+    values[i] = in[i] == 0x80 ? NAN : in[i] & 0x80 ? -size : size;
+  }
+}
+
 bool weights_is_float8(tensor_type t) {
-  return t == TENSOR_F8_E4M3 || t == TENSOR_F8_E5M2;
+  return t == TENSOR_F8_E4M3 || t == TENSOR_F8_E5M2 || is_fnuz(t);
 }
 
 bool weights_can_decode(tensor_type t) {
@@ -32,6 +48,8 @@ void weights_decode(tensor_type t, const void *bytes, size_t count, float *value
   quant_kind kind;
   if (block_kind(t, &kind))
     quant_decode(kind, bytes, count, values);
+  else if (is_fnuz(t))
+    decode_fnuz(t, bytes, count, values);
   else if (weights_is_float8(t))
     float8_to_floats(t == TENSOR_F8_E4M3 ? FLOAT8_E4M3 : FLOAT8_E5M2, bytes, count, values);
   else if (t == TENSOR_F32)

@@ -15,9 +15,11 @@
 #include "base/newfile.h"
 #include "base/text.h"
 #include "data/weights/config.h"
+#include "files/json_tree.h"
 
-#define DEPTH_MAX  4 /* folders inside a model's folder: 1_Pooling, onnx, … */
-#define COPY_BYTES (256 << 10)
+#define DEPTH_MAX   4 /* folders inside a model's folder: 1_Pooling, onnx, … */
+#define COPY_BYTES  (256 << 10)
+#define MODULES_MAX (UINT64_C(1) << 20)
 
 bool folder_used(const char *path) {
   DIR *d = opendir(path);
@@ -107,6 +109,44 @@ stow_status folder_write(const char *path, const void *bytes, size_t count, mode
 
 /* ---- carrying files over ---- */
 
+/* ---- the modules of sentence-transformers ---- */
+
+/* modules.json of such a folder lists models of their own, each in its folder. */
+typedef struct modules {
+  json_tree t;
+  char *text;
+  bool read;
+} modules;
+
+static void modules_read(modules *m, const char *folder) {
+  char path[PATH_MAX];
+  size_t length;
+  if (snprintf(path, sizeof path, "%s/modules.json", folder) >= PATH_MAX ||
+      access(path, F_OK) != 0 || model_read_text(&m->text, &length, path, MODULES_MAX) != STOW_OK)
+    return;
+  m->read = json_tree_read(&m->t, m->text, length, path, 8 * MODULES_MAX) == STOW_OK;
+}
+
+static void modules_free(modules *m) {
+  if (m->read) json_tree_free(&m->t);
+  free(m->text);
+}
+
+/* Returns whether a folder, named from the model's folder on, is that of a module or inside. */
+static bool is_module(const modules *m, const char *name) {
+  const json_node *root = m->read ? json_root(&m->t) : NULL;
+  if (root == NULL || root->kind != JSON_ARRAY) return false;
+  for (const json_node *n = json_first(&m->t, root); n != NULL; n = json_next(&m->t, n)) {
+    const char *path =
+        n->kind == JSON_OBJECT ? json_string(&m->t, json_member(&m->t, n, "path")) : NULL;
+    size_t length = path != NULL ? strlen(path) : 0;
+    if (length > 0 && strncmp(name, path, length) == 0 &&
+        (name[length] == '\0' || name[length] == '/'))
+      return true;
+  }
+  return false;
+}
+
 /* Files that hold the weights, in this or another format. */
 static bool is_weights(const char *name) {
   static const char *const endings[] = {
@@ -159,10 +199,17 @@ static bool is_own(const weights_job *j, const char *name) {
   return text_ends(name, ".safetensors.index.json") || text_ends(name, ".bin.index.json");
 }
 
-static stow_status carry_folder(weights_job *j, const char *from, const char *to, int depth);
+/* A walk through the folder of the input. */
+typedef struct carrying {
+  weights_job *j;
+  modules modules;
+} carrying;
 
-static stow_status carry_one(weights_job *j, const char *from, const char *to, const char *name,
+static stow_status carry_folder(carrying *c, const char *from, const char *to, int depth);
+
+static stow_status carry_one(carrying *c, const char *from, const char *to, const char *name,
                              int depth) {
+  weights_job *j = c->j;
   char in[PATH_MAX], out[PATH_MAX];
   struct stat own, st;
   if (snprintf(in, sizeof in, "%s/%s", from, name) >= PATH_MAX ||
@@ -178,9 +225,11 @@ static stow_status carry_one(weights_job *j, const char *from, const char *to, c
     j->r->linked_folders++;
     return STOW_OK;
   }
-  if (S_ISDIR(st.st_mode)) return depth > 0 ? carry_folder(j, in, out, depth - 1) : STOW_OK;
+  if (S_ISDIR(st.st_mode)) return depth > 0 ? carry_folder(c, in, out, depth - 1) : STOW_OK;
   if (!S_ISREG(st.st_mode)) return STOW_OK;
-  if (is_weights(name)) {
+  size_t above = strlen(j->r->in.folder) + 1;
+  bool module = depth < DEPTH_MAX && is_module(&c->modules, from + above);
+  if (is_weights(name) && !module) {
     if (depth < DEPTH_MAX || !is_own(j, name)) j->r->left_out++;
     return STOW_OK;
   }
@@ -190,7 +239,7 @@ static stow_status carry_one(weights_job *j, const char *from, const char *to, c
   return copy_file(in, out);
 }
 
-static stow_status carry_folder(weights_job *j, const char *from, const char *to, int depth) {
+static stow_status carry_folder(carrying *c, const char *from, const char *to, int depth) {
   DIR *d = opendir(from);
   if (d == NULL) return stow_fail(STOW_ERR_IO, "%s: cannot be listed: %s", from, strerror(errno));
   stow_status status = STOW_OK;
@@ -200,12 +249,16 @@ static stow_status carry_folder(weights_job *j, const char *from, const char *to
     if (!made) status = folder_make(to, true);
     if (!made) folder_narrow(to, from);
     made = true;
-    if (status == STOW_OK) status = carry_one(j, from, to, e->d_name, depth);
+    if (status == STOW_OK) status = carry_one(c, from, to, e->d_name, depth);
   }
   closedir(d);
   return status;
 }
 
 stow_status folder_carry(weights_job *j) {
-  return carry_folder(j, j->r->in.folder, j->target, DEPTH_MAX);
+  carrying c = {.j = j};
+  modules_read(&c.modules, j->r->in.folder);
+  stow_status status = carry_folder(&c, j->r->in.folder, j->target, DEPTH_MAX);
+  modules_free(&c.modules);
+  return status;
 }

@@ -50,8 +50,8 @@ typedef struct model_diff {
   quant_error error; /* over the tensors that were compared */
   uint64_t not_finite;
   uint64_t
-      not_compared;  /* tensors that differ in values or type, and whose values were not compared */
-  bool quantized[2]; /* the model has layers with scales beside them */
+      not_compared; /* tensors that differ in values or type, and whose values were not compared */
+  packed_layers packed[2]; /* which layers have scales beside them */
 } model_diff;
 
 /* Compares all values of tensors with the same name and shape. */

@@ -68,6 +68,11 @@ stow_status layers_not_found(const weights_result *r, const adapter *a, const ch
                              size_t found) {
   static const char *const quantized[] = {"_scale", "_scales", "_blocks", "_packed"};
   size_t length = strlen(name);
+  if (found == 0 && packed_has_layer(&r->packed, name))
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "the base is quantized (%s) and has no plain %.200s: merge into the original "
+                     "model and quantize the result",
+                     packed_method(&r->packed), name);
   for (size_t i = 0; i < r->item_count && found == 0; i++) {
     const char *other = r->in.list[i].facts->name;
     if (strncmp(other, name, length) != 0) continue;
@@ -78,11 +83,18 @@ stow_status layers_not_found(const weights_result *r, const adapter *a, const ch
                          "quantize the result",
                          other);
   }
+  const char *path = a->weights.folder != NULL ? a->weights.folder : "the adapter";
+  if (found > 0)
+    return stow_fail(STOW_ERR_INVALID,
+                     "%s: its tensor %.200s fits several of the base; is this the model that the "
+                     "adapter was trained for?",
+                     path, name);
   return stow_fail(STOW_ERR_INVALID,
-                   "%s: its tensor %.200s %s; is this the model that the adapter was trained for? "
-                   "(A layer tied to the embedding has no tensor of its own)",
-                   a->weights.folder != NULL ? a->weights.folder : "the adapter", name,
-                   found == 0 ? "is not in the base" : "fits several of the base");
+                   "%s: its tensor %.200s is not in the base; is this the model that the adapter "
+                   "was trained for? If it is, transformers renames its modules while it loads "
+                   "them, in a way that is not known here: use PEFT's merge_and_unload. (A layer "
+                   "tied to the embedding has no tensor of its own)",
+                   path, name);
 }
 
 stow_status layers_add(layer_list *l, weights_result *r, const layer *added, uint64_t row) {
@@ -105,6 +117,10 @@ layer *layers_of(const layer_list *l, size_t item) {
 
 layer *layers_next(const layer_list *l, const layer *before) {
   return before->next > 0 ? &l->list[before->next - 1] : NULL;
+}
+
+void layers_forget(layer_list *l, size_t item) {
+  if (l->first != NULL) l->first[item] = 0;
 }
 
 void layers_free(layer_list *l) {

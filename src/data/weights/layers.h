@@ -51,6 +51,8 @@ stow_status layers_add(layer_list *l, weights_result *r, const layer *added, uin
 /* Return the layers of an item in the order in which they were added; NULL: no more. */
 layer *layers_of(const layer_list *l, size_t item);
 layer *layers_next(const layer_list *l, const layer *before);
+/* Takes the layers off an item that was replaced. */
+void layers_forget(layer_list *l, size_t item);
 void layers_free(layer_list *l);
 /* Reads the matrices of a layer of any kind but LAYER_OLORA and LAYER_PISSA. */
 stow_status layer_load(weights_job *j, layer *l);

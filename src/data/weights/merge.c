@@ -180,17 +180,13 @@ static stow_status replace(weights_result *r, merging *m, const adapter *a, uint
   STOW_TRY(status);
   weights_item *item = &r->items[i];
   const tensor *was = item->from.facts, *now = module->saved->facts;
-  if (layers_of(&m->layers, i) != NULL)
-    return stow_fail(STOW_ERR_UNSUPPORTED,
-                     "tensor %.200s is changed by one adapter and replaced "
-                     "by another; merge them one after the other",
-                     was->name);
   if (was->count != now->count || was->dims != now->dims ||
       memcmp(was->shape, now->shape, was->dims * sizeof was->shape[0]) != 0)
     return stow_fail(STOW_ERR_UNSUPPORTED,
                      "tensor %.200s: the adapter's has another shape (a resized vocabulary?); use "
                      "PEFT's merge_and_unload",
                      was->name);
+  layers_forget(&m->layers, i); /* what earlier adapters added is gone, as with PEFT */
   item->from = (model_tensor){now, module->saved->file + file_base};
   item->action = item->to != now->stored ? ACTION_CAST : ACTION_COPY;
   return STOW_OK;

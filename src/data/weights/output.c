@@ -30,6 +30,16 @@ static stow_status add_file(weights_result *r, const char *name) {
   return STOW_OK;
 }
 
+static const char part_of_pipeline[] = "diffusion_pytorch_model";
+
+/* Returns what the names of the output's files begin with: diffusers looks for other names than
+ * transformers. */
+static const char *stem(const weights_result *r) {
+  bool named = r->in.file_count > 0 &&
+               strncmp(r->in.files[0].name, part_of_pipeline, sizeof part_of_pipeline - 1) == 0;
+  return named || r->diffusers ? part_of_pipeline : "model";
+}
+
 /* Cuts the parts into files of at most shard_bytes, in order. A tensor's parts stay together. */
 static stow_status cut_shards(weights_result *r, uint64_t shard_bytes) {
   uint32_t file = 0;
@@ -42,11 +52,11 @@ static stow_status cut_shards(weights_result *r, uint64_t shard_bytes) {
   }
   uint32_t count = file + 1;
   for (uint32_t i = 0; i < count; i++) {
-    char name[64];
+    char name[96];
     if (count == 1)
-      snprintf(name, sizeof name, "model.safetensors");
+      snprintf(name, sizeof name, "%s.safetensors", stem(r));
     else
-      snprintf(name, sizeof name, "model-%05u-of-%05u.safetensors", i + 1, count);
+      snprintf(name, sizeof name, "%s-%05u-of-%05u.safetensors", stem(r), i + 1, count);
     STOW_TRY(add_file(r, name));
   }
   return STOW_OK;
@@ -59,9 +69,9 @@ static stow_status keep_files(weights_result *r) {
   for (size_t i = 0; i < count; i++) {
     char name[NAME_MAX + 32];
     if (r->in.format == MODEL_TORCH && count > 1)
-      snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", i + 1, count);
+      snprintf(name, sizeof name, "%s-%05zu-of-%05zu.safetensors", stem(r), i + 1, count);
     else if (r->in.format == MODEL_TORCH)
-      snprintf(name, sizeof name, "model.safetensors");
+      snprintf(name, sizeof name, "%s.safetensors", stem(r));
     else
       snprintf(name, sizeof name, "%s", r->in.files[i].name);
     STOW_TRY(add_file(r, name));
@@ -282,6 +292,12 @@ stow_status weights_measure_output(weights_job *j) {
 
 /* ---- the end ---- */
 
+/* Returns whether the files keep their names, and so that of their index. */
+static bool keeps_index(const weights_job *j) {
+  return j->o->shard_bytes == 0 && !j->o->join && j->r->in.format == MODEL_SAFETENSORS &&
+         j->r->in.index != NULL;
+}
+
 static stow_status write_index(weights_job *j) {
   char path[PATH_MAX];
   const weights_result *r = j->r;
@@ -301,7 +317,10 @@ static stow_status write_index(weights_job *j) {
   json_end_object(&out);
   json_end_object(&out);
   buffer_char(&text, '\n');
-  snprintf(path, sizeof path, "%s/model.safetensors.index.json", j->target);
+  if (keeps_index(j))
+    snprintf(path, sizeof path, "%s/%s", j->target, r->in.index);
+  else
+    snprintf(path, sizeof path, "%s/%s.safetensors.index.json", j->target, stem(r));
   stow_status status = text.status;
   if (status == STOW_OK) status = folder_write(path, text.data, text.length, input_mode(r));
   buffer_free(&text);
@@ -315,7 +334,7 @@ stow_status weights_commit_output(weights_job *j) {
     STOW_TRY(writer_commit(&j->writers[i]));
   }
   if (!r->to_folder) return STOW_OK;
-  if (r->file_count > 1) STOW_TRY(write_index(j));
+  if (r->file_count > 1 || keeps_index(j)) STOW_TRY(write_index(j));
   if (r->in.folder != NULL) STOW_TRY(folder_carry(j));
   char out[PATH_MAX];
   snprintf(out, sizeof out, "%s", j->target);

@@ -43,6 +43,8 @@ typedef struct weights_job {
 stow_status weights_plan(weights_result *r, const weights_options *o, const char *out);
 /* Appends how many chosen tensors stay as they are, by reason; false if there are none. */
 bool weights_skipped(const weights_result *r, buffer *to);
+/* Returns why a tensor that was chosen stays as it is, as "already that small". */
+const char *weights_skip_text(const weights_result *r, const weights_item *item);
 /* Adds a tensor to the output. The name is copied if `name` is not that of the input's tensor. */
 stow_status weights_add_part(weights_result *r, size_t item, const char *name, weights_role role,
                              tensor_type stored, uint32_t dims, const uint64_t *shape);
@@ -51,11 +53,7 @@ stow_status weights_add_parts(weights_result *r, size_t item);
 /* Returns the bytes of the model's tensors after a shrink with these options; with `gguf`, of a
  * GGUF file made from it. */
 uint64_t weights_bytes_as(const model *m, const weights_options *o, bool gguf);
-/* Returns whether layers are stored in 8 bits or fewer, with scales beside them. */
-bool weights_is_quantized(const model *m);
-/* Returns whether a tensor of such a model holds packed values, or scales: neither means anything
- * without the other, so a type for the whole model leaves both as they are. */
-bool weights_is_packed(const tensor *t);
+/* packed.c: Returns whether a tensor of a model that is quantized holds scales, by its name. */
 bool weights_is_scale(const tensor *t);
 
 /* names.c */

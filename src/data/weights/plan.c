@@ -11,6 +11,8 @@
 #include "base/hash.h"
 #include "base/list.h"
 #include "base/text.h"
+#include "data/weights/config.h"
+#include "data/weights/linear.h"
 #include "data/weights/parts.h"
 
 /* ---- words ---- */
@@ -87,7 +89,8 @@ stow_status weights_parse_prune(weights_options *o, const char *text) {
 
 /* Returns whether the tensor is chosen for quantizing and pruning. */
 static bool chosen(const weights_result *r, const weights_options *o, const tensor *t) {
-  if (weights_named(t->name, o->exclude, o->exclude_count)) return false;
+  if (packed_holds(&r->packed, t) || weights_named(t->name, o->exclude, o->exclude_count))
+    return false;
   if (o->include_count > 0) return weights_named(t->name, o->include, o->include_count);
   return weights_left_by(r->in.format, t) == NULL;
 }
@@ -111,35 +114,6 @@ static tensor_type block_type(const weights_result *r, const weights_options *o,
   return row % tensor_type_get(to)->block == 0 ? to : TENSOR_NONE;
 }
 
-/* The scales of compressed-tensors, DeepSeek, GPTQ, AWQ, bitsandbytes and ComfyUI. Rounding them
- * changes every weight of the layer. */
-bool weights_is_scale(const tensor *t) {
-  static const char *const endings[] = {"_scale", "_scale_inv", ".scales",      "absmax",
-                                        ".SCB",   "quant_map",  ".scale_weight"};
-  for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++)
-    if (text_ends(t->name, endings[i])) return true;
-  return false;
-}
-
-bool weights_is_packed(const tensor *t) {
-  bool small = weights_is_float8(t->stored) || t->stored == TENSOR_I8 || t->stored == TENSOR_U8;
-  return text_ends(t->name, "weight_packed") || text_ends(t->name, ".qweight") ||
-         (small && t->dims >= 2 && text_ends(t->name, ".weight"));
-}
-
-bool weights_is_quantized(const model *m) {
-  bool packed = false, float8 = false, scales = false;
-  for (size_t i = 0; i < m->count && m->format != MODEL_GGUF; i++) {
-    const tensor *t = m->list[i].facts;
-    bool small = weights_is_float8(t->stored);
-    packed = packed || (!small && weights_is_packed(t));
-    float8 = float8 || small;
-    scales = scales || weights_is_scale(t);
-  }
-  /* float8 without scales is a plain type: its values are the weights. */
-  return packed || (float8 && scales);
-}
-
 /* Returns the type that --dtype requests. GGUF keeps vectors in float32, as its programs expect. */
 static tensor_type cast_type(const weights_result *r, const weights_options *o, const tensor *t) {
   if (o->type == TENSOR_NONE || weights_named(t->name, o->exclude, o->exclude_count))
@@ -150,13 +124,23 @@ static tensor_type cast_type(const weights_result *r, const weights_options *o, 
   if (r->in.format == MODEL_GGUF && o->include_count == 0 &&
       weights_left_by(r->in.format, t) != NULL)
     return t->stored;
-  if (r->quantized && o->include_count == 0 && weights_is_scale(t)) return t->stored;
-  if (r->quantized && weights_is_float8(t->stored)) return t->stored;
+  if (packed_holds(&r->packed, t) && (o->include_count == 0 || !weights_is_scale(t)))
+    return t->stored;
   return weights_can_decode(t->stored) ? o->type : t->stored;
 }
 
 static bool has_values(tensor_type t) {
   return tensor_type_is_float(t) || weights_can_decode(t);
+}
+
+/* Returns whether readers take the matrix for a linear layer, for sure or because the caller says
+ * so.
+ */
+static bool is_linear(const weights_result *r, const weights_options *o, const tensor *t) {
+  if (o->include_count > 0) return true;
+  linear_answer answer = linear_is_known(r->model_type, t->name);
+  return answer == LINEAR_YES ||
+         (answer == LINEAR_OR_TURNED && transposed_of(&r->transposed, t->name) == TRANSPOSED_NO);
 }
 
 static void choose(const weights_result *r, const weights_options *o, weights_item *item) {
@@ -197,6 +181,8 @@ static void choose(const weights_result *r, const weights_options *o, weights_it
     item->skip = SKIP_TURNED; /* compressed-tensors reads no such */
   else if (o->quantize == WEIGHTS_INT8 && item->row % 4 != 0)
     item->skip = SKIP_ROWS; /* packed in words of four */
+  else if (!is_linear(r, o, t))
+    item->skip = SKIP_NAME;
   else
     item->skip = SKIP_NONE;
   if (item->skip != SKIP_NONE) return;
@@ -210,7 +196,7 @@ static void choose(const weights_result *r, const weights_options *o, weights_it
 static bool can_be_sparse(const weights_result *r, const weights_options *o,
                           const weights_item *item) {
   const tensor *t = item->from.facts;
-  return chosen(r, o, t) && t->dims == 2 && t->count > 0 && item->row >= 16 &&
+  return chosen(r, o, t) && is_linear(r, o, t) && t->dims == 2 && t->count > 0 && item->row >= 16 &&
          transposed_of(&r->transposed, t->name) != TRANSPOSED_YES &&
          text_ends(t->name, ".weight") && has_values(t->stored) &&
          (item->to == TENSOR_F16 || item->to == TENSOR_BF16 || item->to == TENSOR_F32 ||
@@ -378,14 +364,19 @@ static const char *skip_text(const weights_result *r, weights_skip skip) {
   case SKIP_VALUES: return "without float values";
   case SKIP_SHAPE: return "that are no matrices";
   case SKIP_KIND: return "of embeddings or routers, which nothing reads in 8 bits";
-  default: return "stored as inputs x outputs";
+  case SKIP_TURNED: return "stored as inputs x outputs";
+  default: return "not known to be linear layers";
   }
 }
 
+const char *weights_skip_text(const weights_result *r, const weights_item *item) {
+  return skip_text(r, item->skip);
+}
+
 bool weights_skipped(const weights_result *r, buffer *to) {
-  uint64_t counts[SKIP_TURNED + 1] = {0}, all = 0;
+  uint64_t counts[SKIP_NAME + 1] = {0}, all = 0;
   for (size_t i = 0; i < r->item_count; i++) counts[r->items[i].skip]++;
-  for (size_t k = SKIP_NONE + 1; k <= SKIP_TURNED; k++) {
+  for (size_t k = SKIP_NONE + 1; k <= SKIP_NAME; k++) {
     if (counts[k] == 0) continue;
     if (all == 0)
       buffer_printf(to, "%" PRIu64 " tensor%s %s", counts[k], text_s(counts[k]),
@@ -397,6 +388,12 @@ bool weights_skipped(const weights_result *r, buffer *to) {
   return all > 0;
 }
 
+static bool any_unknown(const weights_result *r) {
+  for (size_t i = 0; i < r->item_count; i++)
+    if (r->items[i].skip == SKIP_NAME) return true;
+  return false;
+}
+
 static stow_status fail_skipped(const weights_result *r) {
   buffer reasons = BUFFER_INIT;
   stow_status status;
@@ -405,8 +402,9 @@ static stow_status fail_skipped(const weights_result *r) {
   else if (reasons.status != STOW_OK)
     status = reasons.status;
   else
-    status = stow_fail(STOW_ERR_INVALID, "nothing to do: what was chosen stays as it is: %s",
-                       reasons.data);
+    status = stow_fail(STOW_ERR_INVALID, "nothing to do: what was chosen stays as it is: %s%s",
+                       reasons.data,
+                       any_unknown(r) ? "; choose those that are with --include PATTERN" : "");
   buffer_free(&reasons);
   return status;
 }
@@ -530,6 +528,22 @@ static stow_status check_stacks(const weights_result *r, const weights_options *
   return STOW_OK;
 }
 
+/* Refuses to quantize a model a part of which is quantized: config.json describes one method, and
+ * the layers of the other would no longer load. */
+static stow_status check_packed(const weights_result *r, const weights_options *o) {
+  bool quantize = o->quantize == WEIGHTS_INT8 || o->quantize == WEIGHTS_FP8;
+  if (quantize && r->packed.sparse)
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "some layers are stored without their zeros (sparse-bitmask), and config.json "
+                     "describes one layout; start from the dense model");
+  if (!r->packed.any || !(quantize || o->sparse)) return STOW_OK;
+  return stow_fail(STOW_ERR_UNSUPPORTED,
+                   "the model is already quantized, at least in part (%s): config.json describes "
+                   "one method, so that those layers would no longer load; start from the model "
+                   "before quantizing",
+                   packed_method(&r->packed));
+}
+
 stow_status weights_plan(weights_result *r, const weights_options *o, const char *out) {
   STOW_TRY(check_request(r, o, out));
   STOW_TRY(check_patterns(r, o->include, o->include_count, "--include"));
@@ -537,7 +551,8 @@ stow_status weights_plan(weights_result *r, const weights_options *o, const char
   STOW_TRY(check_stacks(r, o));
   size_t to_count = 0;
   STOW_TRY(transposed_find(&r->transposed, &r->in));
-  r->quantized = weights_is_quantized(&r->in);
+  STOW_TRY(packed_find(&r->packed, &r->in));
+  STOW_TRY(check_packed(r, o));
   r->items = calloc(r->in.count + 1, sizeof *r->items);
   if (r->items == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
   r->item_count = r->in.count;
@@ -560,7 +575,7 @@ stow_status weights_plan(weights_result *r, const weights_options *o, const char
   bool only_type = o->type != TENSOR_NONE && o->quantize == WEIGHTS_NO_QUANT && o->prune == 0 &&
                    !o->prune_2_4 && !o->sparse;
   if (only_type && r->in.format == MODEL_TORCH) return STOW_OK; /* becomes safetensors */
-  if (r->quantized) return stow_fail(STOW_ERR_INVALID, "%s", quantized_already);
+  if (r->packed.any) return stow_fail(STOW_ERR_INVALID, "%s", quantized_already);
   if (any_transposed(r)) return stow_fail(STOW_ERR_INVALID, "%s", turned_only);
   STOW_TRY(fail_skipped(r));
   if (o->include_count > 0) return stow_fail(STOW_ERR_INVALID, "%s", nothing_included);
@@ -586,10 +601,12 @@ static uint64_t bytes_as_gguf(const model *m, tensor_type to) {
 
 uint64_t weights_bytes_as(const model *m, const weights_options *o, bool gguf) {
   uint64_t sum = 0;
-  weights_result r = {.in = *m, .quantized = weights_is_quantized(m)};
+  weights_result r = {.in = *m};
   if (gguf && m->format != MODEL_GGUF) return bytes_as_gguf(m, quant_type(o->quantize));
   if (transposed_find(&r.transposed, m) != STOW_OK)
     transposed_free(&r.transposed); /* then a few bytes too few */
+  (void)config_look(&r);            /* then without the type of the model */
+  if (packed_find(&r.packed, m) != STOW_OK) packed_free(&r.packed);
   for (size_t i = 0; i < m->count; i++) {
     const tensor *t = m->list[i].facts;
     weights_item item = {.from = m->list[i]};
@@ -600,5 +617,6 @@ uint64_t weights_bytes_as(const model *m, const weights_options *o, bool gguf) {
     if (item.action == ACTION_INT8) sum += SHAPE_BYTES;
   }
   transposed_free(&r.transposed);
+  packed_free(&r.packed);
   return sum;
 }

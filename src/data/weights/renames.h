@@ -8,7 +8,7 @@
 
 #include <stddef.h>
 
-#define RENAMES_MAX      8
+#define RENAMES_MAX      10
 #define RENAMES_NAME_MAX 512
 
 typedef struct renames {
@@ -18,5 +18,9 @@ typedef struct renames {
 
 /* Lists other names that `name` may have after loading. Names that are too long have none. */
 void renames_of(renames *to, const char *name);
+
+/* Returns what a module may be called at the end after loading, if its name ends with certain
+ * words; `name` has a star for each number. Call with *at = 0 first; NULL: no more. */
+const char *renames_ending(const char *name, size_t *at);
 
 #endif

@@ -18,6 +18,7 @@ void weights_free(weights_result *r) {
   free(r->parts);
   free(r->files);
   transposed_free(&r->transposed);
+  packed_free(&r->packed);
   map_free(&r->later_names);
   replicas_free(&r->replicas);
   model_close(&r->in);

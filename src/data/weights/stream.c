@@ -270,6 +270,8 @@ static const char *wider(const weights_job *j, const weights_item *item) {
 static stow_status refuse_not_finite(const weights_job *j, const weights_item *item) {
   const char *name = item->from.facts->name;
   if (j->o->allow_nan || (item->error.not_finite == 0 && item->error.clipped == 0)) return STOW_OK;
+  if (item->error.clipped == 0 && item->from.facts->dims == 0)
+    return STOW_OK; /* a limit, as -inf */
   if (item->error.clipped > 0)
     return stow_fail(STOW_ERR_INVALID,
                      "tensor %.200s: %" PRIu64 " value%s too large for %s and would %s; "

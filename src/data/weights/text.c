@@ -11,6 +11,7 @@
 #include "base/table.h"
 #include "base/text.h"
 #include "data/weights/parts.h"
+#include "data/weights/readers.h"
 
 double weights_relative_error(const quant_error *e) {
   return e->sum_squares > 0 ? sqrt(e->sum_error_squares / e->sum_squares) : 0;
@@ -125,31 +126,25 @@ static bool any_requantized(const weights_result *r) {
   return false;
 }
 
-/* Writes which models transformers does not load in 8 bits (tried with 5.23): packed layers have no
- * `weight`, which the initialization of these needs. */
+/* Writes what is known of whether transformers loads this kind of model in 8 bits; false: it does.
+ */
 static bool not_loaded(const weights_result *r, const weights_options *o, char *to, size_t size) {
-  static const struct {
-    const char *type;
-    bool fp8; /* fp8 neither */
-  } kinds[] = {{"modernbert", false},   {"t5", false},
-               {"mt5", false},          {"wav2vec2", false},
-               {"mamba", false},        {"mamba2", false},
-               {"falcon_mamba", false}, {"falcon", false},
-               {"siglip", false},       {"siglip_vision_model", false},
-               {"rwkv", false},         {"gpt_bigcode", false},
-               {"gemma3", false},       {"paligemma", false},
-               {"dinov2", true}};
-  for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-    bool fp8 = kinds[i].fp8;
-    if (strcmp(r->model_type, kinds[i].type) != 0 ||
-        !(o->quantize == WEIGHTS_INT8 || (fp8 && o->quantize == WEIGHTS_FP8)))
-      continue;
+  bool int8 = o->quantize == WEIGHTS_INT8, fp8 = o->quantize == WEIGHTS_FP8;
+  if (!(int8 || fp8) || !r->to_folder || !r->has_config || r->diffusers) return false;
+  const char *quant = weights_quant_name(o->quantize);
+  readers_answer answer = readers_load(r->model_type, int8);
+  if (answer == READERS_NO)
     snprintf(to, size, "transformers 5.23 does not load %s of this kind of model (%s); use %s",
-             weights_quant_name(o->quantize), r->model_type,
-             fp8 ? "--dtype bf16" : "--quantize fp8");
-    return true;
-  }
-  return false;
+             quant, r->model_type,
+             int8 && readers_load(r->model_type, false) != READERS_NO ? "--quantize fp8"
+                                                                      : "--dtype bf16");
+  else if (answer == READERS_UNKNOWN)
+    snprintf(to, size,
+             "nobody has tried whether transformers loads %s of this kind of model (%s): load it "
+             "and compare it with the original before you use it%s",
+             quant, r->model_type[0] != '\0' ? r->model_type : "unknown",
+             int8 ? "; fp8 loads in more cases" : "");
+  return answer != READERS_YES;
 }
 
 /* Appends a warning for each choice that is known to cost quality. Returns how many. */
@@ -158,7 +153,7 @@ static size_t warnings(buffer *to, const weights_result *r, const weights_option
   size_t count = 0;
   bool four = o->quantize == WEIGHTS_Q4_0 || o->quantize == WEIGHTS_Q4_K;
   const char *text[10];
-  char unread[256];
+  char unread[384];
   if (four)
     text[count++] = "4 bits per weight change what the model says; q6_k and q8_0 stay closer. "
                     "Measure yours before you use it";
@@ -198,6 +193,43 @@ static uint64_t count_wider(const weights_result *r, const weights_options *o) {
   return count;
 }
 
+#define NAMES_SHOWN 4
+
+/* Writes the name with a star for each number: the layers of a model have few such names. */
+static void without_numbers(char *to, size_t size, const char *name) {
+  size_t at = 0;
+  for (const char *c = name; *c != '\0' && at + 1 < size; c++) {
+    bool digit = *c >= '0' && *c <= '9', alone = c == name || c[-1] == '.' || to[at - 1] == '*';
+    if (!digit || !alone)
+      to[at++] = *c;
+    else if (at == 0 || to[at - 1] != '*')
+      to[at++] = '*';
+  }
+  to[at] = '\0';
+}
+
+/* Names the tensors that only --include takes. */
+static void unknown_names(buffer *to, const weights_result *r) {
+  char shown[NAMES_SHOWN][256], safe[512];
+  size_t count = 0;
+  bool more = false;
+  for (size_t i = 0; i < r->item_count; i++) {
+    char name[256];
+    size_t k = 0;
+    if (r->items[i].skip != SKIP_NAME) continue;
+    without_numbers(name, sizeof name, name_of(r, &r->items[i]));
+    while (k < count && strcmp(shown[k], name) != 0) k++;
+    more = more || (k == count && count == NAMES_SHOWN);
+    if (k == count && count < NAMES_SHOWN) snprintf(shown[count++], sizeof name, "%s", name);
+  }
+  if (count == 0) return;
+  buffer_text(to, "not known to be linear layers: ");
+  for (size_t k = 0; k < count; k++)
+    buffer_printf(to, "%s%s", k > 0 ? ", " : "", text_show(safe, sizeof safe, shown[k]));
+  buffer_printf(to, "%s; --include, which replaces the default choice, takes them\n",
+                more ? ", …" : "");
+}
+
 static void summary(buffer *to, const weights_result *r, const weights_options *o,
                     const char *out) {
   char name[TEXT_PATH_MAX], before[STOW_SIZE_TEXT_MAX], after[STOW_SIZE_TEXT_MAX];
@@ -223,6 +255,7 @@ static void summary(buffer *to, const weights_result *r, const weights_options *
   if (weights_skipped(r, &skipped))
     buffer_printf(to, "left as they are: %s\n", skipped.status == STOW_OK ? skipped.data : "");
   buffer_free(&skipped);
+  unknown_names(to, r);
   uint64_t wider = count_wider(r, o);
   if (wider > 0)
     buffer_printf(to,
@@ -237,7 +270,7 @@ static void summary(buffer *to, const weights_result *r, const weights_options *
                   r->verified ? ", read back and equal" : "", r->resumed ? ", resumed" : "");
   if (r->carried > 0) buffer_printf(to, "other files: %" PRIu64 " carried over\n", r->carried);
   if (r->left_out > 0)
-    buffer_printf(to, "left out: %" PRIu64 " file%s with weights in other formats\n", r->left_out,
+    buffer_printf(to, "left out: %" PRIu64 " other file%s with weights\n", r->left_out,
                   text_s(r->left_out));
   if (r->linked_folders > 0)
     buffer_printf(to, "left out: %" PRIu64 " linked folder%s\n", r->linked_folders,
@@ -280,6 +313,8 @@ static void json_item(json *j, const weights_result *r, const weights_item *item
   json_key(j, "changed"), json_bool(j, item->action != ACTION_COPY);
   json_key(j, "sparse"), json_bool(j, is_sparse(item));
   json_error(j, &item->error);
+  if (item->skip != SKIP_NONE)
+    json_key(j, "left_because"), json_text(j, weights_skip_text(r, item));
   if (item->pruned) json_number(j, "pruned_values", item->zeros);
   json_end_object(j);
 }

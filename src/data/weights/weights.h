@@ -6,7 +6,8 @@
  * below tensor size, so memory stays within the budget for any model. Every output takes its name
  * only when it is complete. The order of the work:
  *
- *   names.c    which tensors are chosen, by their names
+ *   names.c    which tensors are chosen, by their names; linear.c which are linear layers for sure
+ *   packed.c   which layers are quantized already
  *   plan.c     what each tensor becomes, and which tensors the output has
  *   prune.c    where a pruned tensor's threshold is
  *   sparse.c   how many values a tensor stored sparse keeps, and where they go
@@ -23,6 +24,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "data/budget.h"
+#include "data/weights/packed.h"
 #include "data/weights/transposed.h"
 #include "numbers/quant.h"
 
@@ -68,7 +70,8 @@ typedef enum weights_skip {
   SKIP_VALUES, /* not floats */
   SKIP_SHAPE,  /* not a matrix */
   SKIP_KIND,   /* an embedding or a router: nothing reads them in 8 bits */
-  SKIP_TURNED  /* inputs x outputs */
+  SKIP_TURNED, /* inputs x outputs */
+  SKIP_NAME    /* not known to be a linear layer */
 } weights_skip;
 
 /* What one tensor of the input becomes. */
@@ -134,8 +137,8 @@ typedef struct weights_result {
   model in;
   weights_replicas replicas;
   transposed transposed;
-  map later_names;   /* merge: hash of a tensor's name in transformers 5 to its place in `items` */
-  bool quantized;    /* the input has layers of 8 bits or fewer, with scales beside them */
+  map later_names; /* merge: hash of a tensor's name in transformers 5 to its place in `items` */
+  packed_layers packed; /* which layers of the input are quantized already */
   size_t home_count; /* files of the model itself; merge adds those of the adapters behind them */
   weights_item *items;
   size_t item_count;
