@@ -331,6 +331,17 @@ static void keep_less(const host_case *c, char *out, size_t size, const host_obj
              "store less under each key of %s: one value (the last, the one before it, a count) "
              "instead of a %s; if all are needed, on disk (sqlite3, shelve)",
              name, o->of);
+  else if (is_dict(o) && made_of(o, "collections.deque "))
+    snprintf(
+        out, size,
+        "limit each deque in %s: collections.deque(maxlen=…), as many as are read later, drops "
+        "the oldest; or write each to a file (sqlite3) and keep only sums",
+        name);
+  else if (host_is_grouped(o))
+    snprintf(out, size,
+             "keep less under each key of %s: only what is needed later (a count, a sum, the last "
+             "one), or all of it on disk (sqlite3, shelve)",
+             name);
   else if (is_dict(o)) {
     uint64_t entries = fewer_entries(c, o, &kept);
     snprintf(out, size,

@@ -1722,6 +1722,25 @@ TEST(a_dict_of_large_keys_is_advised_on_its_keys)
   free(r);
 }
 
+/* A dict of a few deques grows by what is in them: to drop one of them breaks the program. */
+TEST(the_deques_of_a_dict_are_limited_not_dropped)
+{
+  host_record *r = blank();
+  host_object readings = {.count = 6,
+                          .type = "dict",
+                          .of = "collections.deque",
+                          .grows = true,
+                          .element_bytes = 100 * MIB,
+                          .objects = 4000000,
+                          .place = "/x/a.py:4",
+                          .source = "readings[name].append(value)"};
+  r->inside_bytes = 900 * MIB;
+  holds(r, &readings, "readings", 640 * MIB);
+  CHECK(answers(r, CAUSE_HOST_OBJECTS, "a dict of 6 collections.deque objects",
+                "limit each deque in readings: collections.deque(maxlen=", NULL));
+  free(r);
+}
+
 /* What a library keeps has no line of the program's; the line that called it has. */
 TEST(a_line_comes_before_what_a_library_keeps)
 {
