@@ -39,6 +39,12 @@ static const struct {
     {"read_csv", "read it in parts: for part in pandas.read_csv(%s, chunksize=100_000), and add up "
                  "the result of each; or only the columns that are used: usecols=[…], text as "
                  "dtype=\"category\""},
+    {"pq.read_table", "read only the columns and rows that are used: read_table(%s, columns=[…], "
+                      "filters=[…]); or in "
+                      "parts: for part in pyarrow.parquet.ParquetFile(%s).iter_batches()"},
+    {"parquet.read_table", "read only the columns and rows that are used: read_table(%s, "
+                           "columns=[…], filters=[…]); or in "
+                           "parts: for part in pyarrow.parquet.ParquetFile(%s).iter_batches()"},
     {"read_table",
      "read it in parts: for part in pandas.read_table(%s, chunksize=100_000), and add "
      "up the result of each; or only the columns that are used: usecols=[…]"},

@@ -1899,6 +1899,8 @@ TEST(a_file_is_read_as_the_library_that_reads_it_can)
     const char *source, *path, *change, *never;
   } lines[] = {
       {"df = pl.read_csv(PATH)", "", "pl.scan_csv(path)", "stowage"},
+      {"t = pq.read_table(PATH)", "", "read_table(path, columns=[…]", "chunksize"},
+      {"t = pandas.read_table(PATH)", "/d/a.txt", "chunksize=100_000", "columns=[…]"},
       {"df = pl.read_csv(PATH)", "/d/a.csv", "pl.scan_csv(\"/d/a.csv\")", "pandas"},
       {"df = pd.read_csv(PATH)", "", "usecols=[", "stowage"},
       {"t = pd.read_parquet(PATH)", "/d/a.parquet", "columns=[", "stowage"},
