@@ -63,8 +63,9 @@ static const char *const COPYING_CALLED[] = {
     "np.copy",   "tile",         "repeat",      "deepcopy",    "torch.cat", "stack",  ".float",
     ".double",   ".half",        ".clone",      ".contiguous", ".copy",     NULL};
 static const char *const READING_CALLED[] = {
-    "np.load",      "numpy.load", "read_csv",  "loadtxt",     "fromfile", "read",
-    "read_parquet", "readlines",  "json.load", "pickle.load", NULL};
+    "np.load",    "numpy.load",   "read_csv",     "loadtxt",    "fromfile",
+    "read",       "read_parquet", "readlines",    "json.load",  "pickle.load",
+    "read_table", "read_excel",   "read_feather", "genfromtxt", NULL};
 static const char *const COPYING[] = {"append", "concatenate", "concat", "vstack", "hstack",
                                       "stack",  "astype",      "copy",   "tile",   "repeat",
                                       "merge",  "insert",      "pad",    NULL};
