@@ -5,14 +5,7 @@
 #include <string.h>
 
 #include "advise/host_line.h"
-
-/* Returns true for a word in a list of words between spaces. */
-static bool in_list(const char *list, const char *item) {
-  size_t length = strlen(item);
-  for (const char *at = list; length > 0 && (at = strstr(at, item)) != NULL; at += length)
-    if ((at == list || at[-1] == ' ') && (at[length] == ' ' || at[length] == '\0')) return true;
-  return false;
-}
+#include "base/text.h"
 
 /* Ways to read less, by the call that reads: "%s" stands for the file's name in quotes, or "path".
  * The first row that matches counts. */
@@ -153,7 +146,7 @@ void host_read_in_parts(char *out, size_t size, const host_record *r, const char
     return;
   }
   for (size_t i = 0; i < sizeof ways / sizeof *ways && dot != NULL && dot[1] != '\0'; i++)
-    if (in_list(ways[i].endings, dot)) {
+    if (text_lists(ways[i].endings, dot, strlen(dot))) {
       write_change(out, size, ways[i].change, path);
       return;
     }
@@ -167,7 +160,7 @@ void host_read_in_parts(char *out, size_t size, const host_record *r, const char
 bool host_read_inspected(const char *path) {
   const char *dot = strrchr(path, '.');
   return dot != NULL &&
-         in_list(".npy .npz .csv .tsv .parquet .feather .arrow .jsonl .h5 .hdf5 .bin "
-                 ".raw .dat .safetensors",
-                 dot);
+         text_lists(".npy .npz .csv .tsv .parquet .feather .arrow .jsonl .h5 .hdf5 .bin "
+                    ".raw .dat .safetensors",
+                    dot, strlen(dot));
 }

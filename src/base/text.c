@@ -125,6 +125,16 @@ bool text_ends(const char *text, const char *end) {
   return a >= b && strcmp(text + a - b, end) == 0;
 }
 
+bool text_lists(const char *list, const char *word, size_t length) {
+  if (length == 0) return false;
+  for (const char *at = list; *at != '\0';) {
+    size_t here = strcspn(at, " ");
+    if (here == length && memcmp(at, word, length) == 0) return true;
+    at += here + (at[here] == ' ');
+  }
+  return false;
+}
+
 bool text_ends_case(const char *text, size_t length, const char *end) {
   size_t count = strlen(end);
   return length >= count && strncasecmp(text + length - count, end, count) == 0;

@@ -45,6 +45,8 @@ static inline const char *text_s(uint64_t count) {
 bool text_ends(const char *text, const char *end);
 /* The same for the first `length` bytes of `text`, in any case. */
 bool text_ends_case(const char *text, size_t length, const char *end);
+/* Returns whether a word of `length` bytes is in a list of words between single spaces. */
+bool text_lists(const char *list, const char *word, size_t length);
 /* Returns true for http:// and https://, in any case. */
 bool text_is_url(const char *text);
 /* Returns true if both URLs have the same scheme, host and port (RFC 6454, section 4). */
