@@ -460,12 +460,22 @@ static void read_code_shape(message *m) {
   m->asked_bytes = (uint64_t)(bytes * width);
 }
 
+/* Returns the size behind the words where they have one: a traceback shows the line that raises the
+ * error, with the words and no size, before the error. */
+static uint64_t size_behind_any(scan_text t, const char *words) {
+  uint64_t bytes = MESSAGE_UNKNOWN;
+  for (const char *at; !known(bytes) && (at = scan_find(t, words)) != NULL; t.at = at)
+    bytes = scan_size(t, at);
+  return bytes;
+}
+
 /* "Out of memory allocating 25,600,000 bytes (allocated so far: 3,635,267,072 bytes, limit set to:
  * …)"; before 2018 "out of memory to allocate 1 bytes (total 2 bytes)". The pool frees its free
  * blocks before it fails, so what remains is in use. */
 static bool read_cupy(message *m, scan_text t) {
   if (scan_has(t, "RESOURCE_EXHAUSTED")) return false;
-  m->asked_bytes = FIRST_SIZE(t, "Out of memory allocating ", "out of memory to allocate ");
+  m->asked_bytes = size_behind_any(t, "Out of memory allocating ");
+  if (!known(m->asked_bytes)) m->asked_bytes = size_behind_any(t, "out of memory to allocate ");
   if (!known(m->asked_bytes) && !scan_has(t, "cupy")) return false; /* another program's words */
   read_code_shape(m);
   m->live_bytes = FIRST_SIZE(t, "allocated so far: ", "bytes (total ");
