@@ -42,7 +42,7 @@ class Epochs:
 
     def _entries(self) -> "List[Tuple[int, int]]":
         size = os.fstat(self._descriptor).st_size
-        return list(_ENTRY.iter_unpack(os.pread(self._descriptor, size, 0)))
+        return [(start, loader) for start, loader in _ENTRY.iter_unpack(os.pread(self._descriptor, size, 0))]
 
     def count(self, start: int) -> int:
         """Returns how many epochs loaders have begun since that start."""

@@ -696,7 +696,7 @@ class Shuffles(Case):
 
     def test_a_state_of_the_disk_continues_in_another_world(self):
         path = self.path("x.npy")
-        np.save(path, np.arange(60000 * 20).reshape(60000, 20))
+        np.save(path, np.arange(60000 * 40).reshape(60000, 40))
         options = dict(shuffle="disk", memory="4M", scratch=self.folder.name)
         seen, state = [], None
         for rank in range(2):
@@ -710,7 +710,7 @@ class Shuffles(Case):
             seen += [batch[:, 0].copy() for batch in left]
             self.assertEqual(left.state_dict()["earlier"], [[2, 100, 11]])
             left.close()
-        np.testing.assert_array_equal(np.sort(np.concatenate(seen)), np.arange(60000) * 20)
+        np.testing.assert_array_equal(np.sort(np.concatenate(seen)), np.arange(60000) * 40)
 
 
 if __name__ == "__main__":

@@ -247,7 +247,7 @@ class Models(unittest.TestCase):
             path = str(Path(folder) / "model.safetensors")
             values = struct.pack("<256f", *[i / 64 - 2 for i in range(256)])
             facts = {"dtype": "F32", "shape": [4, 64], "data_offsets": [0, len(values)]}
-            header = json.dumps({"layers.0.up.weight": facts}).encode()
+            header = json.dumps({"layers.0.up_proj.weight": facts}).encode()
             Path(path).write_bytes(struct.pack("<Q", len(header)) + header + values)
             half = str(Path(folder) / "half.safetensors")
             said = quiet(path, half, dtype="bf16", verify=True)[1]
