@@ -277,11 +277,12 @@ void python_script_run(python_script *s) {
 #define ALONE_US  1000000u /* … as long as this: it counts from the beginning of a wait */
 #define ARRIVE_US 10000u   /* for a main thread that is in a long call */
 #define LOOK_US   200u
-static _Atomic bool alone, paused;
-static _Atomic unsigned long shared_us; /* the program's own interval; 0: not changed */
+static _Atomic bool alone, paused, queued; /* queued: a call of pause_between is to come */
+static _Atomic unsigned long shared_us;    /* the program's own interval; 0: not changed */
 
 static int pause_between(void *unused) {
   (void)unused;
+  atomic_store(&queued, false);
   if (!atomic_load(&alone)) return 0;
   void *outside = python_leave();
   atomic_store(&paused, true);
@@ -308,7 +309,9 @@ void python_script_run_alone(python_script *s) {
   if (!begin(s)) return;
   atomic_store(&paused, false);
   atomic_store(&alone, true);
-  bool asked = api.add_pending(pause_between, NULL) == 0;
+  /* The queue is short and for all: a main thread that never comes back gets one call. */
+  bool asked = atomic_exchange(&queued, true) || api.add_pending(pause_between, NULL) == 0;
+  if (!asked) atomic_store(&queued, false);
   for (unsigned us = 0; asked && !atomic_load(&paused) && us < ARRIVE_US; us += LOOK_US)
     usleep(LOOK_US);
   int before = api.lock_acquire();
