@@ -109,12 +109,11 @@ class TextColumn:
         return as_objects(self.read_spans(rows))
 
 
-class _Spans(io.RawIOBase):
-    """The offsets as a file of int64 pairs, start and stop of each text: rows that the C library can batch and shuffle."""
+class Bytes(io.RawIOBase):
+    """A file of `size` bytes that are made or fetched when they are read."""
 
-    def __init__(self, offsets: Any, name: str) -> None:
-        self._offsets, self.name, self._at = offsets, name + ".offsets", 0
-        self._bytes = 16 * (len(offsets) - 1)
+    def __init__(self, size: int) -> None:
+        self._size, self._at = size, 0
 
     def readable(self) -> bool:
         return True
@@ -126,13 +125,21 @@ class _Spans(io.RawIOBase):
         return self._at
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._bytes}[whence]
+        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
         return self._at
+
+
+class _Spans(Bytes):
+    """The offsets as a file of int64 pairs, start and stop of each text: rows that the C library can batch and shuffle."""
+
+    def __init__(self, offsets: Any, name: str) -> None:
+        super().__init__(16 * (len(offsets) - 1))
+        self._offsets, self.name = offsets, name + ".offsets"
 
     def read(self, size: int = -1) -> bytes:
         import numpy
 
-        stop = self._bytes if size < 0 else min(self._bytes, self._at + size)
+        stop = self._size if size < 0 else min(self._size, self._at + size)
         if stop <= self._at:
             return b""
         first, last = self._at // 16, (stop + 15) // 16

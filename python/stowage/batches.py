@@ -139,9 +139,8 @@ def batches(
     random order, into a scratch file (in `scratch`, or $TMPDIR, or /var/tmp), which is close to a uniform shuffle in any `memory`.
 
     `dtype` converts (one type, or one for each file in the same structure); a value that does not fit is an error that names its
-    row. `rank` and `world` come from RANK and WORLD_SIZE,
-    Slurm's or MPI's variables if not given; each epoch of a shuffle divides the rows among the ranks anew. `num_workers` are background reading threads. `device` gives torch tensors: "cpu" without a
-    copy, "cuda" (CuPy arrays if torch is not installed) through the library's pinned memory, copied while the previous step
+    row. `rank` and `world` come from RANK and WORLD_SIZE, Slurm's or MPI's variables if not given; each epoch of a shuffle divides
+    the rows among the ranks anew. `num_workers` are background reading threads. `device` gives torch tensors: "cpu" without a copy, "cuda" (CuPy arrays if torch is not installed) through the library's pinned memory, copied while the previous step
     computes, and a `stowage.heap()` the same in that heap's memory. `memory=None` is a quarter of what is free. `cache="10G"`
     caches data from http(s) on disk, for the next epoch and the next run.
 

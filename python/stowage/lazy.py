@@ -6,7 +6,6 @@ Reads only what the index selects, with explicit reads and no mapping; only the 
 from __future__ import annotations
 
 import ctypes
-import io
 import os
 import threading
 import weakref
@@ -16,7 +15,7 @@ from ._array import ArrayInfo, Origin, as_float32, numpy_type, origin_of, shape_
 from ._arrow import frames_of_file, take
 from ._library import Invalid, NotFound, StowageError, Unsupported, call, check, counted, lib, need, shown
 from ._store import is_store, without_scheme
-from ._text import LazyText, Members, TextColumn, as_series, column_names, find_text
+from ._text import Bytes, LazyText, Members, TextColumn, as_series, column_names, find_text
 
 if TYPE_CHECKING:
     import numpy
@@ -97,27 +96,15 @@ def _open_away(file: str, headers: "Optional[dict[str, str]]", cache: "str | int
     return table
 
 
-class RemoteFile(io.RawIOBase):
+class RemoteFile(Bytes):
     """The bytes of a file at a URL or in a store, which only readers that need few of them take."""
 
     def __init__(self, path: str, headers: "Optional[dict[str, str]]", cache: "str | int | None") -> None:
-        self._bytes, self._at = LazyArray(path, None, "uint8", None, headers, cache), 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: len(self._bytes)}[whence]
-        return self._at
+        self._bytes = LazyArray(path, None, "uint8", None, headers, cache)
+        super().__init__(len(self._bytes))
 
     def read(self, size: int = -1) -> bytes:
-        stop = len(self._bytes) if size is None or size < 0 else min(len(self._bytes), self._at + size)
+        stop = self._size if size is None or size < 0 else min(self._size, self._at + size)
         data = bytes(self._bytes[self._at : stop].tobytes()) if stop > self._at else b""
         self._at += len(data)
         return data

@@ -11,21 +11,9 @@
 
 #define LINE_MOST 2000 /* most characters of one line that are examined */
 
-static bool has_word(scan_text t, const char *word) {
-  size_t length = strlen(word);
-  for (const char *at = t.at; (size_t)(t.end - at) >= length; at++)
-    if (tolower((unsigned char)*at) == word[0] && strncasecmp(at, word, length) == 0) return true;
-  return false;
-}
-
-static bool has_any(scan_text t, const char *const *words, size_t count) {
-  for (size_t i = 0; i < count; i++)
-    if (has_word(t, words[i])) return true;
-  return false;
-}
 #define HAS_ANY(t, ...)                                                                            \
-  has_any(t, (const char *const[]){__VA_ARGS__},                                                   \
-          sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *))
+  scan_has_any_case(t, (const char *const[]){__VA_ARGS__},                                         \
+                    sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *))
 
 /* Returns the place of "memory" or "vram" in a line, or NULL. */
 static const char *memory_at(scan_text line) {

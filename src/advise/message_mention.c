@@ -5,25 +5,12 @@
  * error line stays one: it has none of these signs. */
 #include <ctype.h>
 #include <string.h>
-#include <strings.h>
 
 #include "advise/message_parts.h"
 
 #define SENTENCE_MOST 600 /* characters before the words that are examined, and after them */
 
-static bool has_word(scan_text t, const char *word) {
-  size_t length = strlen(word);
-  for (const char *at = t.at; (size_t)(t.end - at) >= length; at++)
-    if (tolower((unsigned char)*at) == word[0] && strncasecmp(at, word, length) == 0) return true;
-  return false;
-}
-
-static bool has_any(scan_text t, const char *const *words, size_t count) {
-  for (size_t i = 0; i < count; i++)
-    if (has_word(t, words[i])) return true;
-  return false;
-}
-#define HAS_ANY(t, words) has_any(t, words, sizeof(words) / sizeof *(words))
+#define HAS_ANY(t, words) scan_has_any_case(t, words, sizeof(words) / sizeof *(words))
 
 /* ---- prose ---- */
 

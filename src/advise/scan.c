@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <string.h>
+#include <strings.h>
 
 static bool is_space(char c) {
   return c == ' ' || c == '\n' || c == '\t' || c == '\r';
@@ -244,4 +245,17 @@ void scan_copy(char *out, size_t out_bytes, scan_text t, const char *at, const c
     length++;
   memcpy(out, at, length);
   out[length] = '\0';
+}
+
+static bool has_case(scan_text t, const char *word) {
+  size_t length = strlen(word);
+  for (const char *at = t.at; (size_t)(t.end - at) >= length; at++)
+    if (tolower((unsigned char)*at) == word[0] && strncasecmp(at, word, length) == 0) return true;
+  return false;
+}
+
+bool scan_has_any_case(scan_text t, const char *const *words, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (has_case(t, words[i])) return true;
+  return false;
 }

@@ -27,6 +27,8 @@ const char *scan_find_word(scan_text t, const char *words, const char **start);
 static inline bool scan_has(scan_text t, const char *words) {
   return scan_find(t, words) != NULL;
 }
+/* Returns whether the text has one of `count` words, which are in lower case, in any case. */
+bool scan_has_any_case(scan_text t, const char *const *words, size_t count);
 /* Returns whether the text has one of `count` words. */
 static inline bool scan_has_any(scan_text t, const char *const *words, size_t count) {
   for (size_t i = 0; i < count; i++)
