@@ -15,11 +15,11 @@ void clock_launch(spill_clock *c, uint64_t gap_ns, uint64_t device_ns) {
   *slot = c->device_ns = clock_mark(c) + (double)device_ns;
 }
 
-double clock_copy(spill_clock *c, int direction, uint64_t bytes, double extra_ns, double from) {
+double clock_copy(spill_clock *c, int direction, uint64_t bytes, double from) {
   double begin = later(later(from, c->host_ns), c->lane_ns[direction]);
   bool both = c->lane_ns[!direction] > begin;
   double per_byte = both ? c->cost->both_ns_per_byte : c->cost->copy_ns_per_byte;
-  c->lane_ns[direction] = begin + (double)bytes * per_byte + extra_ns;
+  c->lane_ns[direction] = begin + (double)bytes * per_byte;
   return c->lane_ns[direction];
 }
 

@@ -32,8 +32,8 @@ typedef struct spill_clock {
 double clock_mark(const spill_clock *c);
 /* Runs work of the program. */
 void clock_launch(spill_clock *c, uint64_t gap_ns, uint64_t device_ns);
-/* Starts a copy at `from` or later; `extra_ns` passes on the same stream. Returns when it ends. */
-double clock_copy(spill_clock *c, int direction, uint64_t bytes, double extra_ns, double from);
+/* Starts a copy at `from` or later. Returns when it ends. */
+double clock_copy(spill_clock *c, int direction, uint64_t bytes, double from);
 /* Lets the program's stream wait. Adds the time for which nothing runs to `waited_ns`. */
 void clock_wait(spill_clock *c, double until_ns, double *waited_ns);
 void clock_allocate(spill_clock *c, int64_t bytes);

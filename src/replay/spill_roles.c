@@ -21,8 +21,18 @@ enum {
   NEAR_TOUCHES = 4 /* launches; touches that are as close belong to one use of a weight */
 };
 
-/* When a block is touched, and whether it is read as a weight: once, or more often. */
-enum { IN_FORWARD = 1, IN_BACKWARD = 2, AFTER_PASS = 4, BEFORE_PASS = 8, READ = 16, OFTEN = 32 };
+/* When a block is touched, and whether it is read as a weight: once, or more often; and whether
+ * some of its rows are, or may be all of it. */
+enum {
+  IN_FORWARD = 1,
+  IN_BACKWARD = 2,
+  AFTER_PASS = 4,
+  BEFORE_PASS = 8,
+  READ = 16,
+  OFTEN = 32,
+  ROWS = 64,
+  WHOLE = 128
+};
 
 /* ---- blocks ---- */
 
@@ -315,8 +325,10 @@ static stow_status note_touches(spill_roles *r, const spill_program *p) {
       if (r->word_block[w] == ROLE_NO_BLOCK) continue;
       role_block *b = &r->blocks[r->word_block[w]];
       b->touched |= (b->touched & IN_FORWARD) != 0 ? again : now;
-      if (b->outlives && b->bytes >= WEIGHT_MIN_BYTES && !looks_up(op, b))
+      bool rows = looks_up(op, b);
+      if (b->outlives && b->bytes >= WEIGHT_MIN_BYTES && !rows)
         STOW_TRY(add_use(r, launch, r->word_block[w]));
+      b->touched |= rows ? ROWS : WHOLE;
     }
   }
   return STOW_OK;
@@ -324,6 +336,8 @@ static stow_status note_touches(spill_roles *r, const spill_program *p) {
 
 static spill_role role_of(const spill_roles *r, const role_block *b) {
   if (!b->outlives || b->touched == 0) return (spill_role)b->role;
+  bool updated = r->pass_count > 0 && (b->touched & AFTER_PASS) != 0;
+  if ((b->touched & WHOLE) == 0 && !updated && b->bytes >= WEIGHT_MIN_BYTES) return ROLE_TABLE;
   if (r->pass_count == 0)
     return (b->touched & READ) != 0 && (b->touched & OFTEN) == 0 ? ROLE_WEIGHT : ROLE_STAYS;
   uint8_t when = b->touched & (IN_FORWARD | IN_BACKWARD | AFTER_PASS | BEFORE_PASS);
@@ -342,6 +356,7 @@ static void give_roles(spill_roles *r) {
                  (b->touched & (IN_FORWARD | IN_BACKWARD)) != 0;
     if (b->role == ROLE_STATE) r->state_bytes += b->bytes;
     if (b->role == ROLE_WEIGHT) r->weight_bytes += b->bytes;
+    if (b->role == ROLE_TABLE) r->table_bytes += b->bytes;
   }
   for (size_t i = 0; i < r->use_count; i++)
     if (r->blocks[r->uses[i].block].role == ROLE_WEIGHT) r->uses[kept++] = r->uses[i];

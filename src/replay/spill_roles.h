@@ -9,6 +9,7 @@
  *   saved    belongs to the step, and its longest pause contains a turn
  *   state    outlives the step, and is touched only after backward passes
  *   weight   outlives the step, and gets no gradient: frozen, or the step has no backward pass
+ *   table    the same, but launches are too short to read more than some rows of it
  *   stays    all others
  *
  * A step may have several passes: two networks in turn, or one per micro-batch. */
@@ -19,7 +20,13 @@
 
 #define ROLE_NO_BLOCK UINT32_MAX
 
-typedef enum spill_role { ROLE_STAYS, ROLE_SAVED, ROLE_STATE, ROLE_WEIGHT } spill_role;
+typedef enum spill_role {
+  ROLE_STAYS,
+  ROLE_SAVED,
+  ROLE_STATE,
+  ROLE_WEIGHT,
+  ROLE_TABLE
+} spill_role;
 
 /* Launches are numbered from 1; 0: none. */
 typedef struct role_block {
@@ -57,7 +64,7 @@ typedef struct spill_roles {
   size_t update_count, update_capacity;
   role_use *uses;
   size_t use_count, use_capacity;
-  uint64_t saved_bytes, state_bytes, weight_bytes;
+  uint64_t saved_bytes, state_bytes, weight_bytes, table_bytes;
   size_t saved_count;
 } spill_roles;
 

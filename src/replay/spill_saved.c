@@ -156,7 +156,7 @@ static void start_out(saved_policy *p, uint32_t n) {
     return;
   }
   if (n >= p->marked) mark_saved(p);
-  e->gone_ns = clock_copy(p->clock, CLOCK_OUT, (uint64_t)e->bytes, 0, e->ready_ns);
+  e->gone_ns = clock_copy(p->clock, CLOCK_OUT, (uint64_t)e->bytes, e->ready_ns);
   e->state = LEAVING;
   put(p, n, LIST_LEAVING);
   p->leaving_bytes += e->bytes;
@@ -223,7 +223,7 @@ static void fetch(saved_policy *p, uint32_t n) {
   double from = clock_mark(p->clock); /* the memory may be in use until then */
   clock_allocate(p->clock, e->bytes);
   if (e->gone_ns > from) from = e->gone_ns;
-  e->came_ns = clock_copy(p->clock, CLOCK_IN, (uint64_t)e->bytes, 0, from);
+  e->came_ns = clock_copy(p->clock, CLOCK_IN, (uint64_t)e->bytes, from);
   e->state = COMING;
   p->level += e->bytes;
   p->near += e->bytes;

@@ -8,7 +8,7 @@
 
 /* As in states.py and weights.py. */
 #define PART_BYTES (UINT64_C(64) << 20)
-enum { AHEAD = 3, AHEAD_PART = 12 };
+enum { AHEAD = 2, AHEAD_PART = 12 };
 /* As in activations.py, class Armed: parts of the limit. */
 enum { MARGIN_PART = 24, MARGIN_MOST_PART = 4, SPACE_BESIDE_PART = 8 };
 
@@ -31,6 +31,7 @@ typedef struct script_model {
   double *came;      /* per use of a weight: when its copy is there */
   int64_t limit, other, capacity, margin, target;
   int64_t updated_bytes; /* allocated after the last launch, an update's as a rule */
+  int64_t table_bytes;   /* on the host */
   double host_part;      /* of the weights' bytes */
   size_t next_use, next_update;
   uint64_t ahead; /* uses of weights whose copies were started, over all steps */
@@ -55,15 +56,14 @@ static const role_block *weight_of(const script_model *m, uint64_t use) {
   return &m->roles.blocks[m->roles.uses[use % m->roles.use_count].block];
 }
 
-/* Starts the copy of the next weight: its bytes on the host cross the bus, the others are read and
- * written in vram. */
+/* Starts the copy of the next weight: its bytes on the host cross the bus. The others are copied
+ * within vram meanwhile. */
 static void copy_weight(script_model *m) {
   const role_block *b = weight_of(m, m->ahead);
-  double far = (double)b->bytes * m->host_part, near = (double)b->bytes - far;
+  double far = (double)b->bytes * m->host_part;
   clock_allocate(&m->clock, (int64_t)b->bytes);
   m->came[m->ahead % m->roles.use_count] =
-      clock_copy(&m->clock, CLOCK_IN, (uint64_t)far, 2 * near * m->clock.cost->check_ns_per_byte,
-                 clock_mark(&m->clock));
+      clock_copy(&m->clock, CLOCK_IN, (uint64_t)far, clock_mark(&m->clock));
   m->now.weight_bytes += (uint64_t)far;
   m->ahead++;
 }
@@ -89,8 +89,11 @@ static int64_t use_weights(script_model *m) {
   return used;
 }
 
-/* Sets which part of the weights is on the host. Without one, copies made ahead are dropped. */
+/* Sets which part of the weights is on the host: tables go there first. Without one, copies made
+ * ahead are dropped. */
 static void set_host_part(script_model *m, int64_t host_bytes) {
+  m->table_bytes = most(0, least(host_bytes, (int64_t)m->roles.table_bytes));
+  host_bytes -= m->table_bytes;
   m->host_part = 0;
   if (m->roles.weight_bytes > 0 && host_bytes > 0)
     m->host_part = (double)host_bytes / (double)m->roles.weight_bytes;
@@ -116,17 +119,17 @@ static void update(script_model *m, const role_update *u, const update_work *wor
   if (parts == 0) parts = 1;
   uint64_t part = u->state_bytes / parts;
   int64_t moment = work->moment_bytes / (int64_t)parts;
-  double came = clock_copy(c, CLOCK_IN, part, 0, clock_mark(c)), left = 0;
+  double came = clock_copy(c, CLOCK_IN, part, clock_mark(c)), left = 0;
   clock_allocate(c, (int64_t)part + moment);
   for (uint64_t i = 0; i < parts; i++) {
     double next = 0;
     if (i + 1 < parts) {
-      next = clock_copy(c, CLOCK_IN, part, 0, clock_mark(c));
+      next = clock_copy(c, CLOCK_IN, part, clock_mark(c));
       clock_allocate(c, (int64_t)part);
     }
     clock_wait(c, came, &m->state_wait);
     clock_launch(c, work->gap_ns / parts, work->device_ns / parts);
-    double leaves = clock_copy(c, CLOCK_OUT, part, 0, clock_mark(c));
+    double leaves = clock_copy(c, CLOCK_OUT, part, clock_mark(c));
     if (i > 0) { /* all parts but the last one that left are waited for */
       clock_wait(c, left, &m->state_wait);
       clock_allocate(c, -(int64_t)part);
@@ -312,9 +315,9 @@ static bool run_steady(script_model *m, uint32_t *steps) {
   for (*steps = 0; *steps < STEPS_MAX && !steady;) {
     bool home = m->home;
     double part = m->host_part;
+    double far = part * (double)m->roles.weight_bytes + (double)m->table_bytes;
     run_step(m);
     ++*steps;
-    double far = part * (double)m->roles.weight_bytes;
     fits = part <= 1 && m->clock.peak_bytes - (int64_t)far <= m->capacity;
     steady = *steps >= STEPS_LEAST && near(m->step_ns, last[0]) && near(m->step_ns, last[1]);
     last[1] = last[0];

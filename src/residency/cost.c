@@ -20,6 +20,7 @@ const residency_costs residency_costs_h200 = {
     .in_place_reuse = 9.5,
     .reuse_bytes_per_ns = 1850,
     .reuse_bytes = 256 * 0x1p20,
+    .vram_bytes_per_ns = 4800,
     .check_ns_per_byte = 1 / 3000.0,
     .point_ns = 50e3,
 };
@@ -63,11 +64,17 @@ double residency_exchange_ns(uint64_t page_bytes, const residency_bytes *b, int 
 
 #define RATE_BYTES (UINT64_C(4) << 20) /* the rate of a smaller launch is not meaningful */
 
+/* A kernel that would have to read so many times faster than vram allows reads only a part. Less than
+ * that may be an error of its time. */
+#define SURELY 4
+
 double residency_in_place_ns(const residency_costs *c, uint64_t far, uint64_t all,
                              uint64_t device_ns) {
   double size = (double)all / c->reuse_bytes, limit = c->reuse_bytes_per_ns * (double)device_ns;
   /* Compares squares, which avoids a square root. */
   bool reuse = all >= RATE_BYTES && device_ns > 0 &&
                (double)all * (double)all * (size > 1 ? size : 1) < limit * limit;
-  return (double)far * c->in_place_ns_per_byte * (reuse ? c->in_place_reuse : 1);
+  double most = c->vram_bytes_per_ns * (double)device_ns;
+  double part = device_ns > 0 && (double)all > SURELY * most ? most / (double)all : 1;
+  return (double)far * c->in_place_ns_per_byte * (reuse ? c->in_place_reuse : part);
 }

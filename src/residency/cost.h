@@ -13,6 +13,7 @@ typedef struct residency_costs {
   double in_place_reuse; /* how often a kernel with reuse (a matrix product) reads a host byte */
   double reuse_bytes_per_ns; /* a kernel that touches bytes more slowly than this has reuse … */
   double reuse_bytes;        /* … if it touches at most this much; see residency_in_place_ns */
+  double vram_bytes_per_ns;  /* the most that a kernel reads from vram */
   double check_ns_per_byte;  /* comparing a page with its host copy by a hash on the device */
   double point_ns;           /* closing and opening the gate, including the idle time of the
                               * device */
@@ -25,7 +26,8 @@ extern const residency_costs residency_costs_h200;
  * `device_ns` with everything in vram. A matrix product reads its operands several times, a
  * streaming kernel once; the parameters do not show which it is. A product with larger operands
  * does more arithmetic per byte, so the rate below which a kernel counts as a product falls with
- * the square root of its size. */
+ * the square root of its size. One that is much faster than vram allows reads only a part of what
+ * it touches, such as some rows of a table. */
 double residency_in_place_ns(const residency_costs *c, uint64_t far, uint64_t all,
                              uint64_t device_ns);
 

@@ -25,6 +25,8 @@ typedef struct unit_state {
   uint64_t used;    /* the last of them that is neither a copy nor a fill */
   uint64_t written; /* the last launch that may have written to it */
   uint64_t copied;  /* the last copy or fill that did */
+  uint64_t passed;  /* bytes of it that were copied for kernels since passed_since */
+  uint64_t whole;   /* size of the largest of these copies */
   uint8_t place;    /* a unit_place */
   bool leaving;     /* in vram: its copy out is running */
   bool host_valid;  /* in vram: the host page has the same contents, as far as launches show */
@@ -32,6 +34,7 @@ typedef struct unit_state {
   bool seen;        /* some launch has named it */
   bool hidden;      /* something writes to it unseen: moves only with the gate closed */
   bool in_place;    /* left on the host on purpose */
+  bool kept;        /* belongs in vram, although nothing but copies may use it */
   bool wanted;      /* in the list of units that are missing next */
   bool needed;      /* counted in stats.needed_bytes */
 } unit_state;
@@ -138,7 +141,8 @@ struct residency {
   uint64_t id;                   /* hash of the last launch's function and words */
   uint64_t far_bytes, all_bytes; /* bytes of its units: on the host, and all */
   uint64_t visits;               /* visits (VISIT_LAUNCHES) of units in arenas that begin with it */
-  double *costs;                 /* per unit: cost per round of reading it in place */
+  uint64_t passed_since;         /* since which launch copies for kernels are counted */
+  double *costs;                 /* per unit: cost per round of leaving it on the host */
   uint64_t in_place_bytes;
   residency_stats stats;
 };

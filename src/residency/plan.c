@@ -124,6 +124,7 @@ static void find_victims(residency *r) {
     if (r->units[i].place != PLACE_VRAM || bytes_of(r, i) == 0) continue;
     if (r->units[i].touched == r->seq) continue; /* named by this launch */
     uint64_t next = r->units[i].in_place ? HISTORY_NEVER : history_next_use(&r->history, i);
+    if (r->units[i].kept && next == HISTORY_NEVER) next = HISTORY_NEVER - 1;
     /* Without a forecast, the least recently used unit leaves first. What is only copied stays on
      * the host. */
     if (r->history.cursor == HISTORY_NEVER) next = HISTORY_NEVER - 1 - r->units[i].used;
@@ -229,6 +230,20 @@ static void plan_parked(planner *p) {
   }
 }
 
+/* Brings in what belongs in vram, in place of what does not. */
+static void plan_kept(planner *p) {
+  residency *r = p->r;
+  ASSERT(r->spread_left > 0);
+  for (uint32_t unit = 0; unit < r->space.count; unit++) {
+    if (!r->units[unit].kept || r->units[unit].place != PLACE_HOST) continue;
+    bool planned = false; /* already, because the launch names it */
+    for (uint32_t i = 0; i < r->in_count; i++) planned |= r->in[i].unit == unit;
+    if (planned) continue;
+    if (!make_free(p, bytes_of(r, unit), HISTORY_NEVER - 1, false)) return;
+    add_in(p, unit);
+  }
+}
+
 static int by_address(const void *a, const void *b) {
   const residency_move *x = a, *y = b;
   if (x->park != y->park) return x->park ? -1 : 1;
@@ -256,6 +271,7 @@ residency_plan_list residency_plan(residency *r) {
     add_in(&p, unit);
   }
   if (r->parked_live > 0) plan_parked(&p);
+  if (r->spread_left > 0) plan_kept(&p);
   /* Units that are needed next and are staged or empty, or that cannot be staged: those of arenas
    * are copied now. */
   uint64_t batch = stage_of(r), taken = 0;

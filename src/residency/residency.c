@@ -256,6 +256,18 @@ uint64_t residency_written(residency *r, uint32_t unit, uint64_t addr) {
   return last < u->copied ? u->copied : last;
 }
 
+void residency_passed(residency *r, uint64_t addr, uint64_t bytes) {
+  uint32_t unit;
+  for (uint64_t at = addr, next; at < addr + bytes; at = next) {
+    next = space_step(&r->space, at, &unit);
+    if (next > addr + bytes) next = addr + bytes;
+    if (unit == SPACE_NO_UNIT) continue;
+    unit_state *u = &r->units[unit];
+    u->passed += next - at;
+    if (bytes > u->whole) u->whole = bytes;
+  }
+}
+
 static void count_needed(residency *r) {
   for (uint32_t i = 0; i < r->named_count; i++) {
     unit_state *u = &r->units[r->named[i]];
@@ -289,11 +301,12 @@ residency_answer residency_launch(residency *r, const residency_launch_info *l) 
     missing |= far;
     fresh |= far && l->once && unit_is_empty(r, r->named[i]) &&
              history_next_use(&r->history, r->named[i]) != HISTORY_NEVER;
+    fresh |= far && u->kept && r->spread_left > 0;
   }
   r->stats.far_launches += r->far_bytes > 0;
   if (uncounted && r->all_bytes <= r->capacity_bytes && !r->space.arena_learning) count_needed(r);
   /* Copies and fills run over the bus as fast as an exchange would, so they need none, except for
-   * what they fill for a kernel. */
+   * what they fill for a kernel, and once for what belongs in vram. */
   r->once = l->once;
   if (l->once) missing = fresh;
   for (uint32_t i = 0; i < r->space.small_count; i++) touch(r, &r->units[r->space.small[i].unit]);

@@ -122,6 +122,9 @@ bool residency_in_vram(const residency *r, uint32_t unit);
  * begins at `addr`, the answer is for all of the unit. After the first call every launch notes the
  * blocks of its words; before it, each may have written to all blocks. */
 uint64_t residency_written(residency *r, uint32_t unit, uint64_t addr);
+/* Reports that a range is about to be copied to vram, where kernels use the copy: if it is on the
+ * host it costs the bus, but kernels do not wait for it. */
+void residency_passed(residency *r, uint64_t addr, uint64_t bytes);
 /* Returns the unit that contains an address, or UINT32_MAX. */
 uint32_t residency_find(const residency *r, uint64_t addr);
 

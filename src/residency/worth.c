@@ -275,16 +275,53 @@ void residency_exchange_took(residency *r, uint64_t moved_bytes, uint64_t ns) {
 
 static void drop_in_place(residency *r) {
   if (r->in_place_bytes == 0) return;
-  for (uint32_t i = 0; i < r->space.count; i++) r->units[i].in_place = false;
+  for (uint32_t i = 0; i < r->space.count; i++) r->units[i].in_place = r->units[i].kept = false;
   r->in_place_bytes = 0;
+  r->spread_left = 0;
   forecast_reset(r);
 }
 
-/* Computes what each unit costs per round if it is read in place. */
+/* Of what is only copied, pages that are in vram now cost a little more to leave on the host: they
+ * would have to go there. The largest copy costs twice as much: it also needs as much vram. */
+#define HERE_MORE 0.25
+
+/* Adds what each unit costs per round if it is copied for kernels from the host. A few rounds show
+ * only roughly how often each is copied, so all count as often as the mean. */
+static void price_copies(residency *r) {
+  ASSERT(r->seq >= r->passed_since);
+  uint64_t round = r->history.end - r->history.cursor, largest = 0;
+  double rounds = (double)(r->seq - r->passed_since) / (double)(round > 0 ? round : 1);
+  double passed = 0, bytes = 0;
+  for (uint32_t i = 0; i < r->space.count; i++) {
+    if (r->units[i].passed == 0) continue;
+    if (r->units[i].whole > largest) largest = r->units[i].whole;
+    passed += (double)r->units[i].passed;
+    bytes += (double)r->space.units[i].bytes;
+  }
+  if (passed == 0) return;
+  double times = passed / bytes / (rounds > 1 ? rounds : 1);
+  for (uint32_t i = 0; i < r->space.count; i++) {
+    const unit_state *u = &r->units[i];
+    double part = (double)u->whole / (double)largest;
+    double more = 1 + part * part + (u->place == PLACE_VRAM ? HERE_MORE : 0);
+    if (u->passed > 0)
+      r->costs[i] +=
+          (double)r->space.units[i].bytes * r->cost.copy_ns_per_byte * (times > 1 ? times : 1) * more;
+  }
+}
+
+/* Begins to count copies anew. */
+static void forget_copies(residency *r) {
+  for (uint32_t i = 0; i < r->space.count; i++) r->units[i].passed = r->units[i].whole = 0;
+  r->passed_since = r->seq;
+}
+
+/* Computes what each unit costs per round if it stays on the host. */
 static void price(residency *r) {
   ASSERT(r->history.cursor != HISTORY_NEVER);
   history *h = &r->history;
   for (uint32_t i = 0; i < r->space.count; i++) r->costs[i] = 0;
+  price_copies(r);
   for (uint64_t at = h->cursor; at < h->end; at++) {
     const history_launch *l = history_at(h, at);
     uint64_t all = 0;
@@ -298,19 +335,27 @@ static void price(residency *r) {
   }
 }
 
+/* Units whose cost per byte is the same in 1/512 ns cost the same. The lowest bit says that they are
+ * copied. */
+static uint64_t price_of(const residency *r, uint32_t unit) {
+  ASSERT(r->space.units[unit].bytes > 0);
+  uint64_t price = (uint64_t)(r->costs[unit] / (double)r->space.units[unit].bytes * 512);
+  return price << 1 | (r->units[unit].passed > 0);
+}
+
 static int cheapest_first(const void *a, const void *b) {
   const victim *x = a, *y = b;
   if (x->next_use != y->next_use) return x->next_use < y->next_use ? -1 : 1;
   return x->unit < y->unit ? -1 : x->unit > y->unit;
 }
 
-/* Chooses the units that are cheapest in place until the rest fits, beside those chosen before. Of
- * units that cost the same, the chosen ones are spread over the round, so that the host's work
- * between launches hides them. The rest comes to vram, in place of what no kernel uses. Returns how
+/* Chooses the units that are cheapest on the host until the rest fits, beside those chosen before.
+ * Of units that cost the same, the chosen ones are spread over the round, so that the host's work
+ * between launches hides them, unless they are copied. The rest comes to vram, in place of what no kernel uses. Returns how
  * much of it is not there. */
 static uint64_t choose_in_place(residency *r) {
   ASSERT(r->history.cursor != HISTORY_NEVER);
-  uint64_t lacking = 0;
+  uint64_t lacking = 0, leaving = 0;
   price(r);
   uint64_t used = 0, n = 0;
   for (uint32_t i = 0; i < r->space.count; i++)
@@ -322,8 +367,9 @@ static uint64_t choose_in_place(residency *r) {
       r->units[i].in_place = false;
       r->in_place_bytes -= bytes;
     }
+    r->units[i].kept = false;
     if (r->costs[i] == 0 || r->units[i].in_place) continue;
-    r->victims[n++] = (victim){(uint64_t)(r->costs[i] / (double)bytes * 64), i};
+    r->victims[n++] = (victim){price_of(r, i), i};
   }
   r->victim_count = 0; /* the list was reused here */
   qsort(r->victims, n, sizeof *r->victims, cheapest_first);
@@ -332,6 +378,7 @@ static uint64_t choose_in_place(residency *r) {
     for (; end < n && r->victims[end].next_use == r->victims[first].next_use; end++)
       bytes += r->space.units[r->victims[end].unit].bytes;
     double part = (double)(used - r->capacity_bytes) / (double)bytes, sum = 0;
+    if ((r->victims[first].next_use & 1) != 0) part = 1;
     for (uint64_t i = first; i < end && used > r->capacity_bytes; i++) {
       sum += part < 1 ? part : 1;
       if (sum < 0.999 && part < 1) continue;
@@ -340,14 +387,17 @@ static uint64_t choose_in_place(residency *r) {
       r->units[unit].in_place = true;
       used -= r->space.units[unit].bytes;
       r->in_place_bytes += r->space.units[unit].bytes;
+      if (r->units[unit].place == PLACE_VRAM) leaving += r->space.units[unit].bytes;
     }
     first = end;
   }
-  for (uint32_t i = 0; i < r->space.count; i++)
-    if (r->costs[i] > 0 && !r->units[i].in_place && r->units[i].place != PLACE_VRAM)
-      lacking += r->space.units[i].bytes;
-  r->spread_left =
-      2 * (uint32_t)((r->in_place_bytes + lacking) / (r->unit_bytes > 0 ? r->unit_bytes : 1));
+  for (uint32_t i = 0; i < r->space.count; i++) {
+    if (r->costs[i] == 0 || r->units[i].in_place) continue;
+    r->units[i].kept = r->units[i].passed > 0;
+    if (r->units[i].place != PLACE_VRAM) lacking += r->space.units[i].bytes;
+  }
+  forget_copies(r);
+  r->spread_left = 2 * (uint32_t)((leaving + lacking) / (r->unit_bytes > 0 ? r->unit_bytes : 1));
   forecast_reset(r);
   return lacking;
 }

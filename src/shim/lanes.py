@@ -23,27 +23,36 @@ class Mark:
 
 
 class Lane:
-    """A stream of one device. `events`: free events of that device."""
+    """A stream of one device. `events`: free events of that device. `near`: a second stream, for the parts of copies that stay within vram.
+    The bus does not wait for them."""
 
-    def __init__(self, stream, events):
+    def __init__(self, stream, events, near=None):
         self.stream, self.handle, self.events = stream, stream.cuda_stream, events
+        self.near_stream, self.near = near, near.cuda_stream if near is not None else self.handle
 
-    def mark(self):
-        """Returns the point after what was submitted so far."""
+    def recorded(self, handle):
         events = self.events
         event = events.pop() if events else shim_event()
         if not event:
             raise RuntimeError("no event")
         mark = Mark(event, events)
-        done(shim_record(event, self.handle))
+        done(shim_record(event, handle))
         return mark
+
+    def mark(self):
+        """Returns the point after what was submitted so far."""
+        if self.near_stream is not None:
+            done(shim_wait(self.handle, self.recorded(self.near).event))
+        return self.recorded(self.handle)
 
     def wait(self, mark):
         done(shim_wait(self.handle, mark.event))
+        if self.near_stream is not None:
+            done(shim_wait(self.near, mark.event))
 
     def copy_bytes(self, to, source, size):
         """Copies between two addresses, one tier after another: pages may be in vram or on the host."""
-        done(shim_copy(to, source, size, self.handle))
+        done(shim_copy(to, source, size, self.handle, self.near))
 
     def copy(self, to, source):
         """Copies a tensor to another one of the same layout."""

@@ -703,8 +703,9 @@ uint64_t resident_host_bytes(uint64_t addr, uint64_t bytes) {
   return found;
 }
 
-uint64_t resident_run(uint64_t addr, uint64_t bytes) {
+uint64_t resident_run(uint64_t addr, uint64_t bytes, bool *on_host) {
   ASSERT(bytes > 0);
+  ASSERT(on_host != NULL);
   uint64_t end = addr + bytes, at = addr;
   int tier = -1; /* of the pages so far */
   lock_acquire(&pages_lock);
@@ -718,7 +719,16 @@ uint64_t resident_run(uint64_t addr, uint64_t bytes) {
     if (r == NULL) break; /* a page of another kind may follow */
   }
   lock_release(&pages_lock);
+  *on_host = tier == TIER_HOST;
   return tier < 0 || at > end ? bytes : at - addr;
+}
+
+void resident_passed(uint64_t addr, uint64_t bytes) {
+  uint32_t unit;
+  lock_acquire(&pages_lock);
+  const resident *r = device_at(addr, &unit);
+  if (r != NULL) residency_passed(r->engine, addr, bytes);
+  lock_release(&pages_lock);
 }
 
 uint64_t resident_written(uint64_t addr, uint64_t bytes) {

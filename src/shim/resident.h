@@ -53,9 +53,11 @@ void resident_remove(token *t);
 
 /* Returns how many bytes of a range are in pages that are on the host now. Takes the lock. */
 uint64_t resident_host_bytes(uint64_t addr, uint64_t bytes);
-/* Returns how many of these bytes, from the first on, are in pages of the same tier. Takes the
- * lock. */
-uint64_t resident_run(uint64_t addr, uint64_t bytes);
+/* Returns how many of these bytes, from the first on, are in pages of the same tier, and whether
+ * that is the host. Takes the lock. */
+uint64_t resident_run(uint64_t addr, uint64_t bytes, bool *on_host);
+/* Passes residency_passed on. Takes the lock. */
+void resident_passed(uint64_t addr, uint64_t bytes);
 /* Returns a number that changes when a launch may have written to the range. 0: not known, or a
  * launch that may write there has not ended. Takes the lock. */
 uint64_t resident_written(uint64_t addr, uint64_t bytes);

@@ -128,7 +128,8 @@ class States:
         """Returns the lanes of the program, of copies in and of copies out."""
         if device not in self.streams:
             events = []
-            self.streams[device] = events, *(Lane(self.torch.cuda.Stream(device), events) for _ in range(2))
+            stream = self.torch.cuda.Stream
+            self.streams[device] = events, *(Lane(stream(device), events, stream(device)) for _ in range(2))
         events, into, out = self.streams[device]
         return Lane(self.torch.cuda.current_stream(device), events), into, out
 

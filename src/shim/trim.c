@@ -48,6 +48,14 @@ static python_object *written(python_object *self, python_object *arguments) {
   return python_build("K", (unsigned long long)resident_written(addr, bytes));
 }
 
+static python_object *passed(python_object *self, python_object *arguments) {
+  unsigned long long addr, bytes;
+  (void)self;
+  if (!python_parse(arguments, "KK", &addr, &bytes)) return NULL;
+  resident_passed(addr, bytes);
+  return python_none();
+}
+
 #ifdef SHIM_GATE
 cu_result cuMemcpyAsync(cu_addr to, cu_addr from, size_t bytes, cu_stream stream); /* the gate's */
 #else
@@ -65,20 +73,23 @@ __attribute__((noinline)) static void clear_stack(void) {
   __asm__ volatile("" : : "r"(area) : "memory");
 }
 
-/* Copies one tier after another: pages may be in either. Pinned memory is in none. Returns the
- * driver's code. */
+/* Copies one tier after another: pages may be in either. Pinned memory is in none. Copies within
+ * vram go to the stream `near`, so that the bus does not wait for them. Returns the driver's code.
+ */
 static python_object *copy(python_object *self, python_object *arguments) {
   ASSERT(arguments != NULL);
-  unsigned long long to, from, bytes, stream;
+  unsigned long long to, from, bytes, stream, near;
   (void)self;
-  if (!python_parse(arguments, "KKKK", &to, &from, &bytes, &stream)) return NULL;
+  if (!python_parse(arguments, "KKKKK", &to, &from, &bytes, &stream, &near)) return NULL;
   cu_result code = CU_OK;
   void *state = python_leave();
   bool to_pinned = pinned_holds(to), from_pinned = pinned_holds(from);
   while (bytes > 0 && code == CU_OK) {
-    uint64_t piece = to_pinned ? bytes : resident_run(to, bytes);
-    if (!from_pinned) piece = resident_run(from, piece);
-    code = cuMemcpyAsync(to, from, piece, (cu_stream)(uintptr_t)stream);
+    bool to_host = to_pinned, from_host = from_pinned;
+    uint64_t piece = to_pinned ? bytes : resident_run(to, bytes, &to_host);
+    if (!from_pinned) piece = resident_run(from, piece, &from_host);
+    unsigned long long lane = to_host || from_host ? stream : near;
+    code = cuMemcpyAsync(to, from, piece, (cu_stream)(uintptr_t)lane);
     to += piece, from += piece, bytes -= piece;
   }
   clear_stack();
@@ -244,6 +255,7 @@ static python_method methods[] = {
     PYTHON_METHOD("shim_resident", resident),
     PYTHON_METHOD("shim_on_host", on_host),
     PYTHON_METHOD("shim_written", written),
+    PYTHON_METHOD("shim_passed", passed),
     PYTHON_METHOD("shim_copy", copy),
     PYTHON_METHOD("shim_event", event),
     PYTHON_METHOD("shim_record", record),

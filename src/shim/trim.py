@@ -1,8 +1,8 @@
 """Runs inside a Python process with spilling (trim.c): makes PyTorch release its cached pages when that helps spilling.
 
 arm() is called on the main thread from time to time until it returns True. It prints nothing and lets no exception escape. Functions of the
-shim: shim_resident(), shim_on_host(address, bytes), shim_written(address, bytes), shim_event(), shim_record(event, stream),
-shim_wait(stream, event), shim_copy(to, from, bytes, stream), shim_capturing(), shim_pinned(bytes, most), shim_prepare(bytes), shim_step_ended(), shim_trim_wanted(), shim_live(device), shim_levels(device), shim_trimming(begins), shim_private_pool(begins),
+shim: shim_resident(), shim_on_host(address, bytes), shim_written(address, bytes), shim_passed(address, bytes), shim_event(), shim_record(event, stream),
+shim_wait(stream, event), shim_copy(to, from, bytes, stream, near), shim_capturing(), shim_pinned(bytes, most), shim_prepare(bytes), shim_step_ended(), shim_trim_wanted(), shim_live(device), shim_levels(device), shim_trimming(begins), shim_private_pool(begins),
 shim_sizes(optimizer, weights, gradients, state) and shim_log(text). lanes.py, activations.py, states.py and weights.py are before this file in the same script.
 """
 import functools

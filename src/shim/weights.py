@@ -10,7 +10,7 @@ Only weights that get no gradient here: inference, or frozen layers. For the bac
 import weakref
 
 WEIGHT_MIN_BYTES = 4 << 20  # a smaller weight is used where it is
-AHEAD = 3  # weights that are copied ahead; a copy that waits longer is more often made in vain
+AHEAD = 2  # weights that are copied ahead: one crosses the bus and one waits; more would need more vram
 AHEAD_PART = 12  # of the limit that copies ahead may use
 
 
@@ -68,7 +68,7 @@ class Weights:
         with self.lock:
             if self.home is None:
                 cuda, events = self.torch.cuda, []
-                self.lane, self.home = Lane(cuda.Stream(), events), Lane(cuda.current_stream(), events)
+                self.lane, self.home = Lane(cuda.Stream(), events, cuda.Stream()), Lane(cuda.current_stream(), events)
 
     # ---- copies ----
 
@@ -77,6 +77,7 @@ class Weights:
             source = weight.detach()
             tensor = self.torch.empty_like(source)
         self.lane.wait(self.home.mark())  # the memory may still be in use there
+        shim_passed(source.data_ptr(), source.numel() * source.element_size())
         self.lane.copy(tensor, source)
         return Copy(tensor, self.lane.mark(), written, weight._version)
 

@@ -185,6 +185,7 @@ TEST(a_network_that_is_only_evaluated_saves_nothing)
   CHECK_U64(r.pass_count, 0);
   CHECK_U64(r.saved_bytes + r.state_bytes, 0);
   CHECK_U64(r.weight_bytes, (uint64_t)2 * LAYERS * 32 * MIB);
+  CHECK_U64(r.table_bytes, 1024 * MIB);
   CHECK_U64(r.use_count, 2 * LAYERS);
   spill_roles_free(&r);
 }

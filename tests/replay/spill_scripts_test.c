@@ -195,6 +195,32 @@ TEST(weights_on_the_host_cross_the_bus_once_per_use)
   }
 }
 
+/* Rows of a table of 512 MiB are read in place, so the weights get its vram. */
+TEST(tables_leave_before_weights)
+{
+  uint64_t crossed[2];
+  for (int table = 0; table < 2; table++) {
+    script s;
+    begin(&s, true);
+    uint64_t at = reserve(&s, 512 * MIB);
+    add(&s, EVENT_ALLOC, at, 512 * MIB);
+    uint64_t start = reserve(&s, MIB), weights[32];
+    add(&s, EVENT_ALLOC, start, MIB);
+    for (size_t i = 0; i < 32; i++)
+      add(&s, EVENT_ALLOC, weights[i] = reserve(&s, 64 * MIB), 64 * MIB);
+    for (uint32_t step = 0; step < STEPS; step++) {
+      launch(&s, table ? 5000 : 500000, (uint64_t[]){at, start}, 2);
+      for (size_t i = 0; i < 32; i++) launch(&s, 40000, (uint64_t[]){weights[i], start}, 2);
+    }
+    spill_result r = finish(&s, 1024, false);
+    CHECK(r.scripts.used);
+    crossed[table] = r.scripts.weight_bytes / MIB;
+    recording_free(&s.r);
+  }
+  CHECK(crossed[1] >= 2049 + 128 - 896 - 1 && crossed[1] <= 2049 + 128 - 896);
+  CHECK(crossed[0] >= crossed[1] + 500);
+}
+
 /* A frozen weight is needed by the forward and by the backward pass. */
 TEST(frozen_weights_cross_the_bus_twice)
 {

@@ -742,6 +742,61 @@ TEST(what_kernels_use_gets_the_vram_of_what_is_only_copied)
   residency_close(r);
 }
 
+/* Weights are copied for each use, some from the host; the last one is twice as large as the
+ * others. A kernel that reads rows of a table takes far less than reading all of it. So the table
+ * goes to the host, the large weight comes to vram for it, and then nothing moves. */
+TEST(a_table_makes_space_for_weights_that_are_copied)
+{
+  enum { WEIGHTS = 12, HERE = 6, TABLE = 4, LARGE = WEIGHTS - 4, HOT = WEIGHTS + TABLE };
+  enum { COUNT = HOT + 1, FIT = HERE + TABLE + 1, ROUNDS = 80, EACH = 16 };
+  const uint64_t unit_bytes = UINT64_C(32) << 20, base = UINT64_C(1) << 40;
+  residency *r;
+  CHECK_OK(residency_open(&r, &(residency_options){.capacity_bytes = FIT * unit_bytes}));
+  uint32_t units[COUNT];
+  for (uint64_t i = 0; i < COUNT; i++) {
+    bool there = i < HERE || (i >= WEIGHTS && i < HOT);
+    CHECK_OK(residency_unit_add(r, base + i * unit_bytes, unit_bytes, there, &units[i]));
+  }
+  for (uint64_t i = 0; i < WEIGHTS; i += i < LARGE ? 2 : 4)
+    CHECK_OK(
+        residency_block_add(r, base + i * unit_bytes, (i < LARGE ? 2 : 4) * unit_bytes));
+  CHECK_OK(residency_block_add(r, base + WEIGHTS * unit_bytes, TABLE * unit_bytes));
+  CHECK_OK(residency_block_add(r, base + HOT * unit_bytes, unit_bytes));
+  uint64_t now = 0, exchanges = 0, last = 0;
+  const uint64_t table = base + WEIGHTS * unit_bytes, hot = base + HOT * unit_bytes;
+  residency_launch(r, &(residency_launch_info){.now_ns = ++now});
+  for (uint64_t n = 0; n < UINT64_C(1) * ROUNDS * EACH * WEIGHTS; n++) {
+    uint64_t i = n / EACH % WEIGHTS, parts = i < LARGE ? 2 : 4;
+    uint64_t weight = base + i * unit_bytes, size = parts * unit_bytes;
+    bool copy = n % EACH == 0 && i % parts == 0, look = n % (EACH * WEIGHTS) == 8;
+    bool here = true;
+    for (uint64_t at = weight; copy && at < weight + size; at += unit_bytes)
+      here = here && residency_in_vram(r, residency_find(r, at));
+    if (copy && !here) residency_passed(r, weight, size);
+    residency_launch_info l = {.function = 1 + n % (EACH * WEIGHTS),
+                               .words = look ? &table : copy ? &weight : &hot,
+                               .word_count = copy || look || n % EACH == 4,
+                               .device_ns = 5000,
+                               .host_ns = 100000,
+                               .once = copy && !here,
+                               .to = 1,
+                               .to_bytes = copy && !here ? size : 0,
+                               .now_ns = now += 100000};
+    if (residency_launch(r, &l) != RESIDENCY_EXCHANGE) continue;
+    residency_plan_list plan = residency_plan(r);
+    residency_exchanged(r, plan.out_count, plan.in_count);
+    exchanges++;
+    last = n;
+  }
+  residency_stats stats;
+  residency_get_stats(r, &stats);
+  CHECK(!stats.moving && residency_valid(r));
+  for (uint64_t i = 0; i < COUNT; i++)
+    CHECK(residency_in_vram(r, units[i]) == (i < HERE || (i >= LARGE && i < WEIGHTS) || i == HOT));
+  CHECK(exchanges < 8 && last < UINT64_C(40) * EACH * WEIGHTS);
+  residency_close(r);
+}
+
 /* Nothing moves, because the host is slower than the device. One kernel then names 1 GiB on the
  * host, which nothing hides. */
 TEST(a_launch_that_reads_much_in_place_is_not_left_there)

@@ -1,7 +1,9 @@
 """src/shim/weights.py and activations.py with a real PyTorch, where the device is host memory and copies are as late as their marks allow.
 Outputs and gradients must be equal bit by bit to those without them, and a copy made ahead must not hide a write."""
+import collections
 import functools
 import gc
+import itertools
 import os
 import random
 import sys
@@ -15,7 +17,7 @@ from torch import nn  # noqa: E402
 
 log, writes, resident = [], [1], [True]
 script = dict(shim_log=log.append, shim_resident=lambda: resident[0], shim_on_host=lambda address, size: size,
-              shim_written=lambda address, size: writes[0], shim_room=lambda: (1 << 30, 0, 1 << 30, 0))
+              shim_written=lambda address, size: writes[0], shim_passed=lambda address, size: None, shim_room=lambda: (1 << 30, 0, 1 << 30, 0))
 for name in "lanes", "activations", "states", "weights":
     exec(open(os.path.join(os.path.dirname(__file__), f"../../src/shim/{name}.py")).read(), script)
 torch.set_num_threads(1)
@@ -64,6 +66,51 @@ def network(layers=10):
     torch.manual_seed(1)
     return nn.Sequential(*[m for _ in range(layers) for m in (nn.Linear(24, 24), nn.Tanh())])
 
+
+def lanes_order():
+    """Returns in what order the work of two lanes ends on streams that run as late as they may. Stream 3 is near."""
+    streams, events, finished = collections.defaultdict(list), {}, []
+
+    def until(stream, count):
+        while len(streams[stream]) > 0 and streams[stream][0][0] <= count:
+            streams[stream].pop(0)[1]()
+
+    numbers, marks = itertools.count(1), itertools.count(100)
+
+    def submit(stream, work):
+        number = next(numbers)
+        streams[stream].append((number, work))
+        return number
+
+    def record(event, stream):
+        events[event] = stream, submit(stream, lambda: None)
+        return 0
+
+    def wait(stream, event):
+        at = events[event]
+        submit(stream, lambda: until(*at))
+        return 0
+
+    def copy(to, source, size, stream, near):
+        submit(stream, lambda: finished.append("bus"))
+        submit(near, lambda: finished.append("near"))
+        return 0
+
+    own = dict(script, shim_event=lambda: next(marks), shim_record=record, shim_wait=wait, shim_copy=copy)
+    exec(open(os.path.join(os.path.dirname(__file__), "../../src/shim/lanes.py")).read(), own)
+    stream = lambda number: types.SimpleNamespace(cuda_stream=number)  # noqa: E731
+    free = []
+    home, lane = own["Lane"](stream(1), free), own["Lane"](stream(2), free, stream(3))
+    submit(1, lambda: finished.append("before"))
+    lane.wait(home.mark())
+    lane.copy_bytes(0, 0, 1)
+    home.wait(lane.mark())
+    until(1, submit(1, lambda: finished.append("after")))
+    return finished
+
+
+found = lanes_order()
+check("lanes_wait_for_what_stays_in_vram", found[0] == "before" and found[-1] == "after" and sorted(found[1:-1]) == ["bus", "near"], found)
 
 net = network()
 random.seed(3)
