@@ -40,11 +40,13 @@ static double exchange(stow_device *d, stow_addr at, uint64_t page_bytes, uint64
 }
 
 static void measure(stow_device *d, uint64_t page_bytes, uint64_t total) {
-  uint64_t count = total / page_bytes, bytes = count * page_bytes;
+  uint64_t count = total / page_bytes, bytes = count * page_bytes, half = bytes / 2;
   stow_addr at, alias[2];
   stow_stream stream;
-  double cost[2][2] = {{0}}; /* [without and beside copies][tier] */
+  double cost[3][2] = {{0}}; /* [directions in which copies run][tier] */
+  stow_stream other;
   must(device_stream_create(d, &stream), "stream");
+  must(device_stream_create(d, &other), "stream");
   must(device_reserve(d, &at, bytes, 0), "reserve");
   for (int tier = 0; tier < 2; tier++) {
     must(device_reserve(d, &alias[tier], bytes, 0), "reserve");
@@ -53,22 +55,25 @@ static void measure(stow_device *d, uint64_t page_bytes, uint64_t total) {
     map_range(d, alias[tier], page_bytes, count, tier);
   }
   map_range(d, at, page_bytes, count, 1);
-  for (int beside = 0; beside < 2; beside++)
+  for (int beside = 0; beside < 3; beside++)
     for (int round = 0; round < ROUNDS; round++) {
-      for (int i = 0; beside && i < 4; i++)
-        must(device_copy(d, alias[0], alias[1], bytes, stream), "copy");
+      for (int i = 0; beside && i < 8; i++)
+        must(device_copy(d, alias[0], alias[1], half, stream), "copy");
+      for (int i = 0; beside == 2 && i < 8; i++)
+        must(device_copy(d, alias[1] + half, alias[0] + half, half, other), "copy");
       for (int tier = 0; tier < 2; tier++)
         cost[beside][tier] += exchange(d, at, page_bytes, count, tier) / ROUNDS;
       must(device_stream_sync(d, stream), "sync");
+      must(device_stream_sync(d, other), "sync");
     }
   uint64_t start = clock_ns();
   must(device_copy(d, alias[0], alias[1], bytes, stream), "copy");
   must(device_stream_sync(d, stream), "sync");
   double copy = (double)(clock_ns() - start) / 1e6 * 0x1p30 / (double)bytes;
-  printf("case=exchange_%llu_mib in=%.2f out=%.2f in_beside=%.2f out_beside=%.2f copy=%.2f "
-         "unit=ms/GiB\n",
+  printf("case=exchange_%llu_mib in=%.2f out=%.2f in_beside=%.2f out_beside=%.2f in_beside_both=%.2f "
+         "out_beside_both=%.2f copy=%.2f unit=ms/GiB\n",
          (unsigned long long)(page_bytes / MIB), cost[0][0], cost[0][1], cost[1][0], cost[1][1],
-         copy);
+         cost[2][0], cost[2][1], copy);
   must(device_unmap(d, at, bytes), "unmap");
   must(device_unreserve(d, at, bytes), "unreserve");
   for (int tier = 0; tier < 2; tier++) {
@@ -77,6 +82,7 @@ static void measure(stow_device *d, uint64_t page_bytes, uint64_t total) {
     for (uint64_t i = 0; i < count; i++) must(device_page_release(d, pages[tier][i]), "release");
   }
   must(device_stream_destroy(d, stream), "stream");
+  must(device_stream_destroy(d, other), "stream");
 }
 
 int main(int argc, char **argv) {

@@ -10,7 +10,7 @@
 #define PART_BYTES (UINT64_C(64) << 20)
 enum { AHEAD = 2, AHEAD_PART = 12 };
 /* As in activations.py, class Armed: parts of the limit. */
-enum { MARGIN_PART = 24, MARGIN_MOST_PART = 4, SPACE_BESIDE_PART = 8 };
+enum { MARGIN_PART = 24, MARGIN_MOST_PART = 4, WORK_PART = 8, PASSING_WORK_PART = 16 };
 
 /* The host's time in the scripts, per weight, saved tensor and first use of one: Python alone, with
  * the driver's calls replaced by nothing (Python 3.11, one core, 2026-11-19, least of 30 runs). */
@@ -249,14 +249,15 @@ static size_t launch(script_model *m, size_t at) {
  */
 static void aim(script_model *m) {
   int64_t base = saved_base_bytes(m->policy), excess = m->clock.peak_bytes - m->capacity;
-  int64_t held = m->clock.live_bytes, space = m->limit / SPACE_BESIDE_PART;
+  int64_t held = m->clock.live_bytes;
+  int64_t space = m->limit / (m->roles.weight_bytes > 0 ? PASSING_WORK_PART : WORK_PART);
   if (base < 0 || base > held) base = held;
   bool fewer = excess > 0 && m->roles.weight_bytes == 0;
   if (fewer && m->home)
     m->home_fails = true;
   else if (fewer && !m->full && m->now.saved_out_bytes > 0 &&
            m->margin < m->limit / MARGIN_MOST_PART)
-    m->margin += least(excess, m->limit / SPACE_BESIDE_PART);
+    m->margin += least(excess, m->limit / WORK_PART);
   m->target = most(base + space, m->limit - m->other - m->margin);
   m->full = m->target == base + space;
   saved_set_target(m->policy, m->target);
@@ -269,7 +270,7 @@ static void settle_state(script_model *m) {
   int64_t trained = 0, state = (int64_t)r->state_bytes;
   for (size_t i = 0; i < r->update_count; i++) trained += (int64_t)r->updates[i].trained_bytes;
   int64_t held = m->updated_bytes + (m->home ? 0 : state);
-  int64_t beside = most(m->limit / SPACE_BESIDE_PART, saved_other_bytes(m->policy));
+  int64_t beside = most(m->limit / WORK_PART, saved_other_bytes(m->policy));
   bool home = !m->full && !m->home_fails && held + trained + beside <= m->target;
   if (home != m->home) m->clock.live_bytes += home ? state : -state;
   m->home = home;

@@ -153,7 +153,7 @@ bool worth_launch(residency *r, const residency_launch_info *l, bool missing);
 space_width worth_width(const residency *r, uint64_t shape);
 /* Returns the device time in nanoseconds of a launch in vram (0: unknown), and what bytes on the
  * host add to it. */
-uint64_t worth_near_ns(residency *r, uint64_t id);
+uint64_t worth_near_ns(residency *r);
 double worth_far_ns(residency *r, uint64_t id, uint64_t near_ns, uint64_t far, uint64_t all);
 /* Returns the time to exchange `bytes` in both directions. */
 double worth_calls_ns(const residency *r, uint64_t bytes);

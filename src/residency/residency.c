@@ -312,7 +312,7 @@ residency_answer residency_launch(residency *r, const residency_launch_info *l) 
   for (uint32_t i = 0; i < r->space.small_count; i++) touch(r, &r->units[r->space.small[i].unit]);
   if (r->space.small_lost) residency_opaque(r);
   note_writes(r, l);
-  uint64_t device_ns = l->device_ns > 0 ? l->device_ns : worth_near_ns(r, r->id);
+  uint64_t device_ns = l->device_ns > 0 ? l->device_ns : worth_near_ns(r);
   uint64_t time_ns = device_ns > l->host_ns ? device_ns : l->host_ns;
   history_add(&r->history, &(history_new){.key = key,
                                           .function = l->function,

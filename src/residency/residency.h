@@ -95,7 +95,7 @@ void residency_opaque(residency *r);
 
 /* A launch that the driver times on the device. */
 typedef struct residency_timing {
-  uint64_t id, function, trial;
+  uint64_t id, function, shape, trial;
   uint64_t far_bytes;    /* bytes on the host when it ran */
   uint64_t beyond_bytes; /* bytes that it may use too, although it does not name them, if some of
                           * them are on the host */

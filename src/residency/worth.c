@@ -50,6 +50,13 @@ static launch_time *time_of(const residency *r, uint64_t id) {
   return &r->times[(id ^ id >> 32) & (TIMES - 1)];
 }
 
+/* Returns the id of all launches of the function in the size, whatever their words are; 0: the size
+ * is not known. */
+static uint64_t shape_id(const residency *r) {
+  if (r->shape == r->function) return 0;
+  return (r->shape * UINT64_C(0x9e3779b97f4a7c15)) ^ UINT64_C(0x2545f4914f6cdd1d);
+}
+
 static function_time *function_of(const residency *r, uint64_t function) {
   return &r->functions[hash_u64(function, 0) % FUNCTIONS];
 }
@@ -192,6 +199,7 @@ bool residency_sample(const residency *r, residency_timing *t) {
   bool wide = beyond && is_wide(r, trial);
   *t = (residency_timing){.id = r->id,
                           .function = r->function,
+                          .shape = shape_id(r),
                           .trial = trial,
                           .far_bytes = far,
                           .beyond_bytes = beyond && !wide ? beyond_bytes(r) : 0,
@@ -223,6 +231,8 @@ void residency_sampled(residency *r, const residency_timing *sample, uint64_t de
     trial_sampled(r, sample, ns);
   if (sample->far_bytes == 0) {
     t->near_ns = t->nears++ == 0 || ns < t->near_ns ? ns : t->near_ns;
+    if (sample->shape != 0)
+      *time_of(r, sample->shape) = (launch_time){.id = sample->shape, .near_ns = ns};
     return;
   }
   t->far_ns = ns;
@@ -237,10 +247,15 @@ void residency_sample_late(residency *r, const residency_timing *sample, bool be
     *function_of(r, sample->function) = (function_time){sample->function, true};
 }
 
-/* Returns the time of the launch with these words in vram; 0: unknown. */
-uint64_t worth_near_ns(residency *r, uint64_t id) {
-  const launch_time *t = time_of(r, id);
-  return t->id == id ? t->near_ns : 0;
+/* Returns the time of the last launch in vram; 0: unknown. Where blocks are somewhere else in each
+ * step, its words were never seen: the last time of a launch of the function in this size counts.
+ */
+uint64_t worth_near_ns(residency *r) {
+  const launch_time *t = time_of(r, r->id);
+  if (t->id == r->id && t->near_ns > 0) return t->near_ns;
+  uint64_t shape = shape_id(r);
+  t = time_of(r, shape);
+  return shape != 0 && t->id == shape ? t->near_ns : 0;
 }
 
 /* Returns how much longer the launch takes if `far` of `all` bytes are read in place. */
@@ -455,7 +470,7 @@ static bool names_too_much(residency *r, const residency_launch_info *l) {
 
 bool worth_launch(residency *r, const residency_launch_info *l, bool missing) {
   const history *h = &r->history;
-  uint64_t near_ns = l->device_ns > 0 ? l->device_ns : worth_near_ns(r, r->id);
+  uint64_t near_ns = l->device_ns > 0 ? l->device_ns : worth_near_ns(r);
   double far = 0, calls = 0;
   /* Of a launch that names more than fits, most is not used: its words are not known yet. */
   if (r->far_bytes > 0 && !l->once && r->all_bytes <= r->capacity_bytes) {

@@ -36,6 +36,7 @@ USED_CHECKED = 4  # of as many uses in a step that moves nothing, one measures
 BUS_BYTES_PER_US = 50000
 REST_PART = 8  # of what the reference step saved: after as much, a step that will fit saves the rest without hooks
 REST_SPACE = 16  # of the target: such a step leaves that part of it free
+WORK_PART, PASSING_WORK_PART = 8, 16  # of the limit: space to work in; the second one while weights pass through vram, which need it twice
 SPACE_PART = 4  # of the ceiling: entries are fetched ahead as long as that part of it stays free
 
 
@@ -872,6 +873,9 @@ class Armed:
     def compiling(self):
         return compiling_of(self.torch)()
 
+    def passing(self):
+        return self.weights is not None and bool(self.weights.after)
+
     def begin(self):
         self.hooks = Activations(self.torch, self.make_bus(), 0, self.weights)
         if self.weights is not None:
@@ -882,7 +886,8 @@ class Armed:
 
     def aim(self, figures):
         """Sets the target. Pages on the host that cost time, although saved tensors left, increase the margin: by what could have left in that
-        time instead. Where weights and state fill the device, pages move too, and saved tensors get a part of it to work in."""
+        time instead. Where weights and state fill the device, pages move too, and saved tensors get a part of it to work in: less if weights
+        are copied for each use. They cross the bus twice in a step, and a saved tensor once in each direction."""
         bus, policy = self.hooks.bus, self.hooks.policy
         limit, other, spill, cost_us = self.room()
         limit = min(limit, bus.total_bytes())
@@ -895,7 +900,7 @@ class Armed:
             first = True
         # Gradients that zero_grad frees are not there when a step saves its first tensor.
         base = figures["base_bytes"]
-        least = (bus.allocated() if base is None else min(base, bus.allocated())) + limit // 8
+        least = (bus.allocated() if base is None else min(base, bus.allocated())) + limit // (PASSING_WORK_PART if self.passing() else WORK_PART)
         policy.target_bytes = max(least, limit - other - self.margin_bytes)
         self.full = policy.target_bytes == least
         self.settle(limit, figures["rested"], costly)
@@ -915,7 +920,7 @@ class Armed:
         the host crosses the bus twice in every step; saved tensors that have to leave instead do so only in the steps that are too large.
         Saved tensors need space beside it: an eighth of the limit, and what such steps suddenly need."""
         states, policy = self.hooks.bus.states, self.hooks.policy
-        space = max(limit // 8, policy.other_most())
+        space = max(limit // WORK_PART, policy.other_most())
         least = self.hooks.bus.allocated() + states.away_bytes() + states.moment_bytes() + space
         states.home = self.home.next(states.home and costly) and not self.full and least <= policy.target_bytes
         policy.may_rest = self.rest.next(rested and costly)

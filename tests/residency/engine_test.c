@@ -742,6 +742,37 @@ TEST(what_kernels_use_gets_the_vram_of_what_is_only_copied)
   residency_close(r);
 }
 
+/* Where blocks are somewhere else in each step, no launch has words that were timed before. Others
+ * of the same function and size show how long it takes. */
+TEST(a_launch_takes_as_long_as_others_of_its_size)
+{
+  const uint64_t base = UINT64_C(1) << 40;
+  residency *r;
+  residency_timing t;
+  residency_stats before, after;
+  uint32_t unit;
+  CHECK_OK(residency_open(&r, &(residency_options){.capacity_bytes = 4 * UNIT}));
+  for (uint64_t i = 0; i < 4; i++) {
+    CHECK_OK(residency_unit_add(r, base + i * UNIT, UNIT, true, &unit));
+    CHECK_OK(residency_block_add(r, base + i * UNIT, UNIT));
+  }
+  residency_launch(r, &(residency_launch_info){.now_ns = 1});
+  uint64_t word = base;
+  residency_launch_info l = {.function = 7, .size = 64, .words = &word, .word_count = 1};
+  residency_launch(r, &l);
+  CHECK(residency_sample(r, &t));
+  residency_sampled(r, &t, 3000000);
+  for (int i = 0; i < 3; i++) {
+    residency_get_stats(r, &before);
+    word = base + UNIT * (uint64_t)(i + 1);
+    l.size = i < 1 ? 64 : i < 2 ? 65 : 0;
+    residency_launch(r, &l);
+    residency_get_stats(r, &after);
+    CHECK(i < 1 ? after.near_ns - before.near_ns > 2.9e6 : after.near_ns <= before.near_ns);
+  }
+  residency_close(r);
+}
+
 /* Weights are copied for each use, some from the host; the last one is twice as large as the
  * others. A kernel that reads rows of a table takes far less than reading all of it. So the table
  * goes to the host, the large weight comes to vram for it, and then nothing moves. */
