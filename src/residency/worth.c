@@ -448,8 +448,10 @@ static void judge(residency *r) {
 
 /* Returns whether the launch should be read in place once to be timed. The figures cannot
  * distinguish a matrix product that reads each byte ten times from a streaming kernel. */
-static bool unexplored(const residency *r, const residency_launch_info *l, uint64_t near_ns) {
-  return l->device_ns == 0 && near_ns > 0 && r->parked_live == 0 && r->lates < LATES_MAX &&
+static bool unexplored(const residency *r, const residency_launch_info *l) {
+  const launch_time *t = time_of(r, r->id);
+  bool timed = t->id == r->id && t->near_ns > 0;
+  return l->device_ns == 0 && timed && r->parked_live == 0 && r->lates < LATES_MAX &&
          function_of(r, l->function)->function != l->function;
 }
 
@@ -493,7 +495,7 @@ bool worth_launch(residency *r, const residency_launch_info *l, bool missing) {
   bool little = far < calls / 4 && r->far_bytes > r->capacity_bytes / 4;
   little |= missing && names_too_much(r, l);
   bool heavy = far > HEAVY_NS && far > 2 * calls;
-  if (r->moving || heavy) return missing && !little && !unexplored(r, l, near_ns);
+  if (r->moving || heavy) return missing && !little && !unexplored(r, l);
   /* If nothing moves for a round, redistribute once what stays on the host, and again if kernels
    * then use other host pages: the program's temporary blocks have moved. */
   uint64_t reach = h->cursor == HISTORY_NEVER ? 0 : h->end - h->cursor;

@@ -56,7 +56,7 @@ check and_keeps_its_graphs eval '! grep -q "JAX runs without command buffers" "$
 
 # Any call of the driver fails once: the results stay the same. It and the next fail: the same, or the program ends with a line
 # that says which address is lost, and code 70.
-calls=(cuMemMap cuMemUnmap cuMemSetAccess cuMemCreate cuMemRelease cuMemAddressReserve cuMemcpyAsync cuLaunchKernel cuEventRecord cuEventQuery cuEventSynchronize cuEventCreate cuCtxPushCurrent_v2 cuCtxGetCurrent cuCtxRecordEvent)
+calls=(cuStreamWaitEvent cuStreamSynchronize cuMemMap cuMemUnmap cuMemSetAccess cuMemCreate cuMemRelease cuMemAddressReserve cuMemcpyAsync cuLaunchKernel cuEventRecord cuEventQuery cuEventSynchronize cuEventCreate cuCtxPushCurrent_v2 cuCtxGetCurrent cuCtxRecordEvent)
 each=2 swept=0 wrong=0 lost=0 twice_wrong=0
 [ -n "$long" ] && each=120
 for seed in 1 ${long:+7 11 14}; do
@@ -101,7 +101,7 @@ if [ "$out" = "equal 14336 words" ] && grep -qE 'moved .*[MG]iB out' "$folder/er
 # A pool's pages come in while others leave. A call that fails then costs nothing.
 pool() { out=$(STANDIN_ASYNC=$1 STANDIN_VRAM=8589934592 timeout -k 2 300 "$stowage" run --vram-limit 1100M --spill 4G -- "$programs/blocks" 14 192 8 pool 2> "$folder/err"); }
 wrong=0 swept=0
-for call in cuStreamSynchronize cuMemcpyAsync cuMemMap cuMemUnmap cuMemSetAccess cuMemCreate cuEventRecord cuEventSynchronize cuLaunchKernel; do
+for call in cuStreamWaitEvent cuStreamSynchronize cuMemcpyAsync cuMemMap cuMemUnmap cuMemSetAccess cuMemCreate cuEventRecord cuEventSynchronize cuLaunchKernel; do
   for turn in 1 2 3 8 40 120; do
     # The program's own calls come first: those that fail for it end it with their code.
     STANDIN_FAIL=$call:999:$turn:once pool 5
