@@ -1,11 +1,12 @@
 /* Exchange bench: the cost of exchanging the pages at an address on a GPU, by page size.
  *
- *   gpu_exchange_bench [GIB]
+ *   STOWAGE_COMMAND=build/release/stowage gpu_exchange_bench [GIB]
  *
  * An exchange unmaps what is behind a range and maps other pages there: `in` replaces host pages by
  * vram pages, `out` the reverse. Ranges are contiguous: one unmap and one access call each. Every
  * page also has a permanent second mapping, as the mover keeps for its copies; `beside` measures
- * the exchange while copies run between those. src/residency/cost.c holds the figures. */
+ * the exchange while copies run between those in one direction, `beside_both` in both.
+ * src/residency/cost.c holds the figures. */
 #include <stdio.h>
 #include <stdlib.h>
 
