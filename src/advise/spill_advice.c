@@ -33,16 +33,18 @@ static bool is_adam(const char *name) {
 }
 
 /* Returns what did not fit, and stores what the program needed at once. Pages on the host may hold
- * what PyTorch keeps for later, so its own figure counts, if that is known. */
+ * what PyTorch keeps for later, or the unused part of JAX's pool, so what the program needs counts,
+ * if that is known; 0: that fits. */
 static uint64_t excess_of(const ledger *l, unsigned device, uint64_t *peak) {
   uint64_t vram = atomic_load(&l->header->peak_vram_bytes[device]);
   uint64_t limit = ledger_limit(l, device), most = limit < vram ? limit : vram;
   uint64_t need = atomic_load(&l->header->peak_need_bytes[device]);
   uint64_t all = need + atomic_load(&l->header->peak_other_bytes[device]);
-  if (need > 0 && all > most) {
-    *peak = need;
-    return all - most;
-  }
+  bool moved = atomic_load(&l->header->moved_out_bytes) > 0 ||
+               atomic_load(&l->header->moved_home_bytes) > 0;
+  *peak = need;
+  if (need > 0 && all > most) return all - most;
+  if (need > 0 && !moved) return 0;
   uint64_t excess = atomic_load(&l->header->peak_excess_bytes[device]);
   *peak = excess + vram;
   return excess;
@@ -63,6 +65,12 @@ void spill_advice(buffer *out, const ledger *l) {
   if (atomic_load(&l->header->peak_excess_bytes[device]) == 0 &&
       atomic_load(&l->header->moved_out_bytes) == 0)
     return;
+  if (excess == 0) {
+    buffer_printf(out, "%s is on the host, but what is used at once (%s) fits in vram",
+                  stow_size_format(a, atomic_load(&l->header->peak_excess_bytes[device])),
+                  stow_size_format(b, peak));
+    return;
+  }
   buffer_printf(out, "%s did not fit in vram", stow_size_format(a, excess));
   write_moved(out, l);
   uint64_t known = weights + gradients + state;

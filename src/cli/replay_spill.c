@@ -73,6 +73,9 @@ static stow_status print_text(const char *path, const spill_program *p, const sp
   buffer_printf(&out, "%s: %zu launch%s, %s; at most %s live at once\n",
                 name != NULL ? name + 1 : path, p->launch_count, p->launch_count == 1 ? "" : "es",
                 how[p->how], size_of(p->peak_live_bytes));
+  if (p->unused_bytes > 0)
+    buffer_printf(&out, "of its pools, %s is never used and was left out\n",
+                  size_of(p->unused_bytes));
   buffer_printf(&out, "a device of %s leaves %s for pages\n", size_of(vram),
                 size_of(r->capacity_bytes));
   if (r->fits) {
@@ -103,6 +106,7 @@ static stow_status print_json(const spill_program *p, const spill_result *r, uin
   json_number(&j, "capacity_bytes", r->capacity_bytes);
   json_number(&j, "launches", p->launch_count);
   json_number(&j, "peak_live_bytes", p->peak_live_bytes);
+  json_number(&j, "unused_bytes", p->unused_bytes);
   json_number(&j, "excess_bytes", r->excess_bytes);
   json_key(&j, "fits"), json_bool(&j, r->fits);
   json_number(&j, "bare_ns", r->bare_ns);

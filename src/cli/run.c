@@ -164,6 +164,9 @@ static bool gather(const verb_call *call, const char *folder, const ledger *l, p
   if (path == NULL) return true;
   uint64_t unrecorded = atomic_load(&l->header->unrecorded);
   uint64_t lost = unrecorded + (uint64_t)all.failed;
+  if (verb_flag(call, "touches") && atomic_load(&l->header->xla_graphs_off) != 0)
+    note("%s", "--touches: JAX ran without command buffers (XLA_FLAGS=" RUN_XLA_FLAG
+               "), because the kernels inside one are not recorded");
   if (unrecorded > 0) report_unrecorded(l, unrecorded);
   if (lost > 0)
     note("--record: of %" PRIu64

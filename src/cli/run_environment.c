@@ -56,6 +56,7 @@ stow_status run_environment_sanitizer(void) {
 }
 
 stow_status run_environment_touches(bool on) {
+  if (on) STOW_TRY(run_environment_xla());
   return set(ENV_TOUCHES, on ? "1" : "0");
 }
 

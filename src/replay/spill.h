@@ -38,6 +38,7 @@ typedef struct spill_program {
   spill_block *initial; /* live at the start */
   size_t initial_count, initial_capacity;
   uint64_t peak_live_bytes;
+  uint64_t unused_bytes;            /* of pools: never used, and not live */
   uint64_t bare_ns;                 /* from the recording; 0 if unknown */
   int crossings;                    /* 1: blocks that outlive the step are read only */
   spill_step how;                   /* how the step was detected */

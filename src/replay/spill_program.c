@@ -308,6 +308,87 @@ static stow_status build(builder *b, size_t first, size_t end) {
   return close_step(b);
 }
 
+/* ---- pools ---- */
+
+/* A block of which launches name more words than this, and whose rest is at least a quarter, is a
+ * pool such as JAX's: its rest is not used. */
+enum { POOL_WORDS = 8 };
+#define POOL_BYTES ((uint64_t)64 << 20)
+
+static int compare_words(const void *a, const void *b) {
+  const uint64_t *x = a, *y = b;
+  return (*x > *y) - (*x < *y);
+}
+
+/* Returns how much of a block is used: to the last of its words, and from there as much as is
+ * between two others at most. 0: it is no pool. */
+static uint64_t used_of(const spill_block *b, const uint64_t *words, size_t count) {
+  uint64_t last = 0, widest = 0;
+  size_t distinct = 0, at = 0, end = count;
+  while (at < end) {
+    size_t middle = at + (end - at) / 2;
+    if (words[middle] < b->addr)
+      at = middle + 1;
+    else
+      end = middle;
+  }
+  for (; at < count && words[at] - b->addr < b->bytes; at++) {
+    if (words[at] == last) continue;
+    if (distinct > 0 && words[at] - last > widest) widest = words[at] - last;
+    last = words[at];
+    distinct++;
+  }
+  if (distinct <= POOL_WORDS) return 0;
+  uint64_t used = last - b->addr + widest;
+  return used < b->bytes - b->bytes / 4 ? used : 0;
+}
+
+/* Replaces the bytes of a block wherever it is named. */
+static void resize(spill_program *p, spill_block from, uint64_t bytes) {
+  for (size_t i = 0; i < p->initial_count; i++)
+    if (p->initial[i].addr == from.addr && p->initial[i].bytes == from.bytes)
+      p->initial[i].bytes = bytes;
+  for (size_t i = 0; i < p->op_count; i++)
+    if (p->ops[i].kind != SPILL_LAUNCH && p->ops[i].addr == from.addr &&
+        p->ops[i].bytes == from.bytes)
+      p->ops[i].bytes = bytes;
+  for (size_t i = 0; i < p->word_count; i++)
+    if (p->word_blocks[i].addr == from.addr && p->word_blocks[i].bytes == from.bytes)
+      p->word_blocks[i].bytes = bytes;
+}
+
+static uint64_t peak_of(const spill_program *p) {
+  uint64_t live = 0, peak;
+  for (size_t i = 0; i < p->initial_count; i++) live += p->initial[i].bytes;
+  peak = live;
+  for (size_t i = 0; i < p->op_count; i++) {
+    if (p->ops[i].kind == SPILL_ALLOC) live += p->ops[i].bytes;
+    if (p->ops[i].kind == SPILL_FREE) live -= p->ops[i].bytes;
+    if (live > peak) peak = live;
+  }
+  return peak;
+}
+
+/* Leaves out what is not used of pools. PyTorch's blocks are known one by one. */
+static stow_status cut_pools(spill_program *p) {
+  if (p->torch || p->word_count == 0) return STOW_OK;
+  uint64_t *words = malloc(p->word_count * sizeof *words), used;
+  if (words == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for touches");
+  memcpy(words, p->words, p->word_count * sizeof *words);
+  qsort(words, p->word_count, sizeof *words, compare_words);
+  for (size_t i = 0; i < p->initial_count + p->op_count; i++) {
+    const spill_op *op = i < p->initial_count ? NULL : &p->ops[i - p->initial_count];
+    if (op != NULL && op->kind != SPILL_ALLOC) continue;
+    spill_block b = op == NULL ? p->initial[i] : (spill_block){op->addr, op->bytes};
+    if (b.bytes <= POOL_BYTES || (used = used_of(&b, words, p->word_count)) == 0) continue;
+    resize(p, b, used);
+  }
+  free(words);
+  p->unused_bytes = p->peak_live_bytes - peak_of(p);
+  p->peak_live_bytes = peak_of(p);
+  return STOW_OK;
+}
+
 stow_status spill_program_build(spill_program *p, const recording *r, uint16_t device) {
   *p = (spill_program){.crossings = 2};
   const char *text = recording_fact(r, "bare_ns");
@@ -327,6 +408,7 @@ stow_status spill_program_build(spill_program *p, const recording *r, uint16_t d
   if (text != NULL) b.host_ns = strtoull(text, NULL, 10);
   stow_status status = list_blocks(r, device, &b.blocks, &b.block_count);
   if (status == STOW_OK) status = build(&b, first, end);
+  if (status == STOW_OK) status = cut_pools(p);
   free(b.live.list);
   free(b.blocks);
   if (status == STOW_OK && (p->launch_count == 0 || p->word_count == 0))

@@ -119,7 +119,7 @@ typedef struct ledger_header {
   _Atomic uint64_t host_path;   /* LEDGER_PATH_…: whether this driver can put pages on the host */
   _Atomic uint64_t torch_whole; /* 1: a PyTorch of the run does not have the expandable segments
                                  * that the run requested */
-  _Atomic uint64_t xla_graphs_off; /* 1: a JAX of the run spilled without command buffers */
+  _Atomic uint64_t xla_graphs_off; /* 1: a JAX of the run has no command buffers */
   _Atomic uint64_t xla_part;       /* the percentage given to XLA (RUN_XLA_PART); 0: none */
   _Atomic uint64_t devices_known;  /* 1: others_bytes, card_bytes and uuids are written, or never
                                     * will be */

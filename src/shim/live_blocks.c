@@ -74,13 +74,6 @@ bool live_blocks_changed(void) {
   return atomic_load_explicit(&change_count, memory_order_relaxed) > 0;
 }
 
-bool live_blocks_used(void) {
-  lock_acquire(&blocks_lock);
-  bool used = live.capacity > 0;
-  lock_release(&blocks_lock);
-  return used;
-}
-
 bool live_blocks_changes(void (*change)(const block_change *c)) {
   lock_acquire(&blocks_lock);
   size_t count = atomic_load(&change_count);

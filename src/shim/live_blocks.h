@@ -26,7 +26,5 @@ bool live_blocks_follow(void);
 bool live_blocks_changes(void (*change)(const block_change *c));
 /* Returns whether there are changes. Cheap. */
 bool live_blocks_changed(void);
-/* Returns whether a block was ever noted. */
-bool live_blocks_used(void);
 
 #endif

@@ -20,6 +20,7 @@
 #include "shim/live_blocks.h"
 #include "shim/resident_parts.h"
 #include "shim/streams.h"
+#include "shim/torch_block.h"
 
 #define UNIT_MOST ((uint64_t)256 << 20)
 /* How long the device may take to become idle: with the gate open, and once it is closed. It was
@@ -277,6 +278,13 @@ static bool quiet(resident *r) {
   return false;
 }
 
+static void note_need(const resident *r) {
+  residency_stats s;
+  if (torch_block_seen()) return; /* PyTorch knows better */
+  residency_get_stats(r->engine, &s);
+  ledger_note_need(account_ledger(), r->device, s.needed_bytes, 0);
+}
+
 static void set_capacity(resident *r) {
   ASSERT(r->class != NULL);
   residency_stats stats;
@@ -340,10 +348,7 @@ static void exchange_here(resident *r) {
   residency_exchange_took(r->engine, moved, now - rested);
   r->waited_ns += now - start;
   ledger *l = account_ledger();
-  residency_stats s;
-  residency_get_stats(r->engine, &s);
-  if (!live_blocks_used())
-    ledger_note_need(l, r->device, s.needed_bytes, 0); /* PyTorch knows better */
+  note_need(r);
   atomic_fetch_add(&l->header->exchanges, 1);
   atomic_fetch_add(&l->header->moving_ns, now - rested);
 }
@@ -543,7 +548,10 @@ static void visit(unsigned symbol, const uint64_t *registers, const uint64_t *st
       ground(r);
     if (!captures && r->number % MARK_EVERY == 0) resident_mark(r);
     if (!captures) sample_begins(r, &latest);
-    if (r->number % 4096 == 0 || (r->number & (r->number - 1)) == 0) log_round(r);
+    if (r->number % 4096 == 0 || (r->number & (r->number - 1)) == 0) {
+      log_round(r);
+      note_need(r);
+    }
   }
   lock_release(&pages_lock);
 }

@@ -48,6 +48,12 @@ static _Atomic uint64_t live_bytes[DEVICES_MAX], highest_bytes[DEVICES_MAX],
     peak_bytes[DEVICES_MAX];
 static _Atomic bool live_known[DEVICES_MAX];
 
+bool torch_block_seen(void) {
+  for (int i = 0; i < DEVICES_MAX; i++)
+    if (atomic_load(&live_known[i])) return true;
+  return false;
+}
+
 bool torch_block_live(int device, uint64_t *bytes) {
   if (device < 0 || device >= DEVICES_MAX || !atomic_load(&live_known[device])) return false;
   *bytes = atomic_load(&live_bytes[device]);

@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Returns whether a block of any device has been reported. */
+bool torch_block_seen(void);
 /* Stores what PyTorch has allocated on a device, by PyTorch's number. Returns false if no block of
  * that device has been reported. */
 bool torch_block_live(int device, uint64_t *bytes);

@@ -19,6 +19,7 @@
 #include "shim/page_table.h"
 #include "shim/recorder.h"
 #include "shim/sampler.h"
+#include "shim/shim.h"
 
 /* Of one launch; a graph may name more, and the rest is left out. */
 enum { TOUCHES_MAX = 1024 };
@@ -119,7 +120,10 @@ static bool wanted;
 static void decide(void) {
   const char *said = secure_getenv(ENV_TOUCHES);
   wanted = said != NULL && said[0] == '1' && gate_here() && launch_known();
-  if (wanted) gate_set_visitor(visit);
+  if (!wanted) return;
+  gate_set_visitor(visit);
+  ledger_header *header = account_ledger()->header;
+  if (header != NULL && xla_settings_off()) atomic_store(&header->xla_graphs_off, 1);
 }
 
 void touches_range(uint64_t addr, uint64_t bytes) {

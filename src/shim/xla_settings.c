@@ -1,7 +1,7 @@
-/* XLA settings: the flags that JAX gets with a spill.
+/* XLA settings: the flags that JAX gets with a spill, and when its launches are recorded.
  *
  *   RUN_XLA_FLAG  no CUDA graphs ("command buffers"): pages cannot be exchanged between the kernels
- *                 of one, so JAX runs its kernels one by one.
+ *                 of one, nor is each of them recorded, so JAX runs its kernels one by one.
  *   RUN_XLA_PART  how much of the device XLA may plan with. The device is reported to it as vram
  *                 and spill together. With this flag it recomputes results that it cannot keep in
  *                 vram, as on a device of that size.

@@ -11,6 +11,7 @@
 static char text[512];
 
 static uint64_t need, other, lasting;
+static bool moves = true;
 
 static void advise(uint64_t vram, uint64_t spilled, uint64_t weights, uint64_t gradients,
                    uint64_t state, const char *optimizer) {
@@ -24,8 +25,8 @@ static void advise(uint64_t vram, uint64_t spilled, uint64_t weights, uint64_t g
   atomic_store(&l.header->weight_bytes, weights);
   atomic_store(&l.header->gradient_bytes, gradients);
   atomic_store(&l.header->state_bytes, state);
-  atomic_store(&l.header->moved_out_bytes, spilled > 0 ? 20 * GIB : 0);
-  atomic_store(&l.header->moved_home_bytes, 20 * GIB);
+  atomic_store(&l.header->moved_out_bytes, moves && spilled > 0 ? 20 * GIB : 0);
+  atomic_store(&l.header->moved_home_bytes, moves ? 20 * GIB : 0);
   atomic_store(&l.header->steps[1], 10);
   snprintf(l.header->optimizer, sizeof l.header->optimizer, "%s", optimizer);
   buffer out = BUFFER_INIT;
@@ -85,6 +86,16 @@ TEST(what_pytorch_needed_counts_not_its_cache)
   advise(24 * GIB, 14 * GIB, GIB / 2, GIB / 2, GIB, "AdamW");
   CHECK(says("10.0 GiB did not fit") && says("31.0 GiB is activations"));
   CHECK(says("a batch of 67% of this one") && says("10.0 GiB more vram would avoid it"));
+}
+
+TEST(an_unused_part_of_a_pool_needs_no_vram)
+{
+  need = 4 * GIB, other = GIB, lasting = 0;
+  moves = false;
+  advise(10 * GIB, 90 * GIB, 0, 0, 0, "");
+  moves = true;
+  CHECK(says("90.0 GiB is on the host") && says("what is used at once (4.0 GiB) fits"));
+  CHECK(strstr(text, "more vram") == NULL);
 }
 
 TEST(frozen_weights_are_not_activations)

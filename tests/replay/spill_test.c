@@ -198,6 +198,10 @@ TEST(a_pool_costs_what_is_used_of_it)
       add_kernel(&r, now += 4000, all, 2 * LAYERS);
     }
     CHECK_OK(spill_program_build(&p, &r, 0));
+    /* 73 buffers, and what the last words are apart. */
+    uint64_t used = p.peak_live_bytes;
+    CHECK(gib == 6 ? used == gib << 30 : used >= 73 * buffer && used <= 76 * buffer);
+    CHECK_U64(used + p.unused_bytes, gib << 30);
     spill_result result = run(&p, 5);
     harness_note(" %llu GiB %.2f", (unsigned long long)gib,
                  (double)result.steady.step_ns / (double)result.bare_ns);

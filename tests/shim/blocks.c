@@ -6,6 +6,7 @@
  * compared at the end: "equal N words".
  *   blocks COUNT MIB STEPS pool   the blocks are parts of one page that the program maps itself
  * (cuMemCreate), as JAX's pool is; none is freed.
+ *   blocks COUNT MIB STEPS large   the same; the page is three times as large as they are.
  *   blocks COUNT MIB STEPS small   in every step the program also maps 16 pages of 2 MiB and uses
  * them; it prints how many of those are on the host.
  *   blocks COUNT MIB STEPS burst   the same with 48 pages, all mapped before the first is used.
@@ -79,11 +80,17 @@ static cu_addr map_page(size_t all, cu_handle *made) {
   return base;
 }
 
-/* Returns the address of one page of `all` bytes; its handle is given up. */
-static cu_addr pool(size_t all) {
+/* Returns the address of one page of `all` bytes; its handle is given up. `asks`: the page is asked
+ * about first, which the stand-in itself cannot answer. */
+static cu_addr pool(size_t all, bool asks) {
   cu_prop seen;
   cu_handle handle, again;
   cu_addr base = map_page(all, &handle);
+  cu_result (*release)(cu_handle) = DRIVER("cuMemRelease", cu_result(*)(cu_handle));
+  if (!asks) {
+    must(release(handle), "release");
+    return base;
+  }
   must(DRIVER("cuMemGetAllocationPropertiesFromHandle", cu_result(*)(cu_prop *, cu_handle))(&seen,
                                                                                             handle),
        "properties");
@@ -92,7 +99,6 @@ static cu_addr pool(size_t all) {
               cu_result(*)(cu_handle *, void *))(&again, (void *)(uintptr_t)(base + all / 2)),
        "retain");
   if (again != handle) must(CU_ERROR_UNKNOWN, "another handle");
-  cu_result (*release)(cu_handle) = DRIVER("cuMemRelease", cu_result(*)(cu_handle));
   must(release(again), "release");
   must(release(handle), "release");
   return base;
@@ -160,12 +166,14 @@ static void start(void) {
 int main(int argc, char **argv) {
   int count = argc > 1 ? atoi(argv[1]) : 8, steps = argc > 3 ? atoi(argv[3]) : 6;
   bytes = (size_t)(argc > 2 ? atoi(argv[2]) : 192) << 20;
-  pooled = argc > 4 && strcmp(argv[4], "pool") == 0;
+  bool large = argc > 4 && strcmp(argv[4], "large") == 0;
+  pooled = large || (argc > 4 && strcmp(argv[4], "pool") == 0);
   bool burst = argc > 4 && strcmp(argv[4], "burst") == 0;
   bool with_small = burst || (argc > 4 && strcmp(argv[4], "small") == 0);
   bool holds = argc > 4 && strcmp(argv[4], "hold") == 0;
   start();
-  cu_addr base = pooled ? pool(bytes * (size_t)count) : 0;
+  size_t all = bytes * (size_t)count * (large ? 3 : 1);
+  cu_addr base = pooled ? pool(all, !large) : 0;
   for (int i = 0; pooled && i < count; i++) block[i] = base + bytes * (size_t)i;
   void (*hold)(int) = holds ? (void (*)(int))(uintptr_t)standin("standin_hold") : NULL;
   for (int i = 0; i < count && i < BLOCKS_MAX; i++) {
@@ -195,7 +203,7 @@ int main(int argc, char **argv) {
         }
     }
   if (pooled)
-    must(DRIVER("cuMemUnmap", cu_result(*)(cu_addr, size_t))(base, bytes * (size_t)count), "unmap");
+    must(DRIVER("cuMemUnmap", cu_result(*)(cu_addr, size_t))(base, all), "unmap");
   if (with_small) printf("%d of %d small pages on the host\n", small_on_host(), small_count);
   printf("equal %d words\n", count * PLACES * WORDS);
   return 0;

@@ -98,6 +98,9 @@ out=$(STANDIN_VRAM=8589934592 timeout -k 2 300 "$stowage" run --vram-limit 1100M
 if [ "$out" = "equal 14336 words" ] && grep -qE 'moved .*[MG]iB out' "$folder/err"; then ok large_plain_blocks_move_with_their_bytes; else echo "$out"; cat "$folder/err"; fail large_plain_blocks_move_with_their_bytes; fi
 out=$(STANDIN_VRAM=8589934592 timeout -k 2 300 "$stowage" run --vram-limit 1100M --spill 4G -- "$programs/blocks" 7 192 4 pool 2> "$folder/err")
 if [ "$out" = "equal 14336 words" ] && grep -qE 'moved .*[MG]iB out' "$folder/err"; then ok a_pool_that_is_one_page_moves_in_parts; else echo "$out"; cat "$folder/err"; fail a_pool_that_is_one_page_moves_in_parts; fi
+# What is not used of a pool needs no vram.
+out=$(STANDIN_VRAM=8589934592 timeout -k 2 300 "$stowage" run --vram-limit 1100M --spill 4G -- "$programs/blocks" 4 192 200 large 2> "$folder/err")
+if [ "$out" = "equal 8192 words" ] && grep -qE 'GiB is on the host, but what is used at once \(.*MiB\) fits in vram' "$folder/err"; then ok an_unused_part_of_a_pool_needs_no_vram; else echo "$out"; cat "$folder/err"; fail an_unused_part_of_a_pool_needs_no_vram; fi
 # A pool's pages come in while others leave. A call that fails then costs nothing.
 pool() { out=$(STANDIN_ASYNC=$1 STANDIN_VRAM=8589934592 timeout -k 2 300 "$stowage" run --vram-limit 1100M --spill 4G -- "$programs/blocks" 14 192 8 pool 2> "$folder/err"); }
 wrong=0 swept=0

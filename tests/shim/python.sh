@@ -143,6 +143,7 @@ long=$(printf '%4060s' "" | tr ' ' x)
 xla without_a_flag_that_does_not_fit 0.6.0 jaxlib/xla_extension.so "$long" "b'$long $flag'" $half
 xla not_for_one_of_unknown_version '' jaxlib/xla_extension.so '' "b''" $spill
 xla not_for_another_library 0.6.0 ../torch/lib/libc10_cuda.so '' "b''" $spill
+xla when_launches_are_recorded 0.6.0 jaxlib/xla_extension.so '' "b'$flag'" --record "$folder/xla.stow" --touches
 xla not_without_a_spill 0.6.0 jaxlib/xla_extension.so '' None
 # Stacks, with the lock and without it, on the main thread and on another, deep and with names that are not ASCII; the same place
 # twice is one stack.

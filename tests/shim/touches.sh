@@ -17,6 +17,14 @@ check replay_says_what_a_smaller_device_costs python3 -c '
 import json, sys
 spill = json.load(open(sys.argv[1]))
 assert not spill["fits"] and spill["launches"] > 0 and 0 < spill["bare_ns"] < spill["floor_ns"] <= spill["step_ns"], spill' "$folder/spill.json"
+# A pool such as JAX's: what is not used of it is not live. JAX runs without command buffers then.
+mkdir -p "$folder/site/jaxlib" "$folder/site/jaxlib-0.6.0.dist-info"
+cp "$programs/libc10_cuda.so" "$folder/site/jaxlib/xla_extension.so"
+STANDIN_VRAM=8589934592 timeout -k 2 200 "$stowage" run --record "$folder/pool.stow" --touches -- "$programs/blocks" 6 192 12 large > "$folder/out" 2> "$folder/err"
+"$stowage" replay "$folder/pool.stow" --vram 1200M --spill auto > "$folder/out" 2> "$folder/err" || cat "$folder/err"
+check what_is_not_used_of_a_pool_is_left_out grep -q 'of its pools, 2.2 GiB is never used and was left out' "$folder/out"
+MOVER_C10=$folder/site/jaxlib/xla_extension.so timeout -k 2 200 "$stowage" run --record "$folder/jax.stow" --touches -- "$programs/mover" 1 > /dev/null 2> "$folder/err"
+check jax_runs_without_command_buffers grep -q -- '--touches: JAX ran without command buffers' "$folder/err"
 code() { "$stowage" run "$@" -- true > /dev/null 2> "$folder/err"; echo $?; }
 same touches_go_into_a_recording 2 code --touches
 same not_of_a_program_that_spills 2 code --record "$folder/x.stow" --touches --spill 64M
