@@ -42,7 +42,7 @@ def reach(value, seen):
         if id(one) in seen or isinstance(one, (type, type(sys))) or has(type(one), "__globals__"):
             continue
         seen.add(id(one))
-        size += sys.getsizeof(one, 0)
+        size += object.__sizeof__(one) if type(one).__name__ == "TypedStorage" else sys.getsizeof(one, 0)  # of PyTorch: warns
         waiting.extend(gc.get_referents(one))
     return len(seen) - before, size
 

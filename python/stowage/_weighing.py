@@ -293,6 +293,14 @@ def weigh_tensor(value):
                   storage.data_ptr(), "graph" if graphs >= GRAPHS else mark, graphs)
 
 
+def weigh_storage(value):
+    """What the elements of tensors are in. PyTorch warns of each attribute of a TypedStorage, its size included: not of what is in it."""
+    inner = vars(value).get("_untyped_storage") if type(value).__name__ == "TypedStorage" else value
+    if inner is None or inner.device.type != "cpu":
+        return Weight(0)
+    return Weight(inner.nbytes(), owner=inner.data_ptr(), mark="shared" if inner.is_shared() else "")
+
+
 def heaviest(kinds, each):
     """Returns the type of the elements that hold nine tenths of the bytes, "" if no type does: a dict of results and of lists holds lists.
 
@@ -626,6 +634,8 @@ def weigh(value, depth):
         return weigh_frame(value) if has(value, "columns") else weigh_series(value)
     if module == "torch" and has(value, "data_ptr") and has(value, "storage"):
         return weigh_tensor(value)
+    if module == "torch" and type(value).__name__ in ("TypedStorage", "UntypedStorage"):
+        return weigh_storage(value)
     if module in ("polars", "PIL", "pyarrow") and not isinstance(value, type):
         return weigh_table(value)
     if type(value).__name__ == "SharedMemory" and isinstance(get(value, "size", None), int):

@@ -394,6 +394,17 @@ class DeviceTest(unittest.TestCase):
             with self.subTest(name):
                 self.assertEqual(self.held(kind), [0, 0, 0])
 
+    def test_a_storage_that_warns_is_weighed_by_what_it_wraps(self):
+        def warns(self, *_):
+            raise AssertionError("an attribute of a TypedStorage was read")
+
+        inner = fake_class("torch.storage", "UntypedStorage", nbytes=lambda self: 64 << 20, data_ptr=lambda self: id(self),
+                           device=types.SimpleNamespace(type="cpu"), is_shared=lambda self: False)
+        kind = fake_class("torch.storage", "TypedStorage", __sizeof__=warns, __len__=warns, __getattr__=warns, nbytes=warns,
+                          __init__=lambda self: setattr(self, "_untyped_storage", inner()))
+        self.assertEqual(self.held(kind), [64, 24 * 64, 64])
+        self.assertEqual(_holders.reach([kind()], set())[0] > 0, True)
+
     def test_arrays_on_the_host_are(self):
         for name, kind in self.ON_HOST.items():
             with self.subTest(name):
