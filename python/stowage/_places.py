@@ -34,6 +34,17 @@ def follows(line, ident):
         at = line.find(ident, end)
 
 
+def past_indexes(text):
+    """Returns what comes after "[…]", also after several of them.
+
+    >>> past_indexes("[a][b] = 1"), past_indexes("= 1")
+    ('= 1', '= 1')
+    """
+    while text.startswith("[") and past_index(text) is not text:
+        text = past_index(text)
+    return text
+
+
 def past_index(text):
     """Returns what comes after "[…]" at the start of a text; the text itself if there is none."""
     depth = 0
@@ -58,7 +69,7 @@ def role_of(line, ident):
         return 0
     best = 2 if f"SubElement({ident}," in line else 0  # of ElementTree: adds to its first argument
     for rest in follows(line, ident):
-        inner = past_index(rest) if rest.startswith("[") else rest
+        inner = past_indexes(rest)
         method = inner[1:].split("(")[0].strip() if inner.startswith(".") and "(" in inner else ""
         if method in GROWING or rest.startswith(("+=", "|=")) or (inner is not rest and (is_assignment(inner) or inner.startswith("+="))):
             return 2
@@ -250,7 +261,7 @@ def stored_by(line, ident, path, main):
     """Returns the type of what a line adds to a container, "" if that is not known: that of the value it writes out, or of a variable of
     the functions that run."""
     for rest in follows(line, ident):
-        inner = past_index(rest) if rest.startswith("[") else rest
+        inner = past_indexes(rest)
         value = inner[1:].strip() if is_assignment(inner) else inner.partition("(")[2].strip().rpartition(")")[0]
         if value.isidentifier():
             frames = (frame for frame in itertools.islice(stack_of(main), 64) if frame.f_code.co_filename == path)

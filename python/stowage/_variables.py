@@ -172,6 +172,18 @@ def innermost(frames):
     return found
 
 
+def outermost(own):
+    """Returns by id the outermost frame with a variable of its own for a value that several variables name, None for a module: `node`, with
+    which a function goes through a tree, is the root at first. own: (frame, variables), the innermost frames first."""
+    found = {id(value): None for name, module in list(sys.modules.items()) if is_own_module(name)
+             for value in list(get(module, "__dict__", {}).values())}
+    for frame, values in reversed(own):
+        for name, value in values.items():
+            if not is_given(frame, name):
+                found.setdefault(id(value), frame)
+    return found
+
+
 def variables(main, others):
     """Yields (value, name, where) of everything a variable names. The program's own names come first: a thing is reported once."""
     frames = innermost(frame for top in [main, *others] for frame in stack_of(top) if frame.f_code.co_name != "<module>")
@@ -181,15 +193,16 @@ def variables(main, others):
     callers = [(frame, own, made_by(own)) for frame, own in callers]
     yield from gathered(frames)
     frames += tasks_of(frames)
-    given = []
-    for frame in frames:
-        if is_own_frame(frame):
-            where = f"{frame.f_code.co_name} at {frame.f_code.co_filename}:{frame.f_lineno}"
-            for name, value in locals_of(frame).items():
-                if is_given(frame, name):
-                    given.append((value, name, where))
-                else:
-                    yield from ((v, n, where) for v, n in opened(value, name))
+    given, own = [], [(frame, locals_of(frame)) for frame in frames if is_own_frame(frame)]
+    outer = outermost(own)
+    for frame, values in own:
+        where = f"{frame.f_code.co_name} at {frame.f_code.co_filename}:{frame.f_lineno}"
+        for name, value in values.items():
+            if is_given(frame, name) or outer.get(id(value), frame) is not frame:
+                given.append((value, name, where))
+            else:
+                yield from ((v, n, where) for v, n in opened(value, name))
+    own.clear()
     for name, module in list(sys.modules.items()):
         if is_own_module(name):
             where = "module " + (file_of(module) or name)

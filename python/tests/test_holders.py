@@ -34,6 +34,7 @@ for part in parts:
     jobs.put(part)
     buffer.write(part)
     self.records.append(part)
+    counts[part][0][1] = 2
 """
 
 
@@ -67,6 +68,9 @@ class Lines(unittest.TestCase):
 
     def test_what_is_put_and_written_grows(self):
         self.assertEqual((self.place("jobs"), self.place("buffer")), ((8, True), (9, True)))
+
+    def test_what_is_set_behind_several_indexes_grows(self):
+        self.assertEqual(self.place("counts"), (11, True))
 
     def test_an_attribute_behind_an_index_is_found_by_its_own_name(self):
         self.assertEqual(_holders.identifier("log.handlers[0].records"), "records")
@@ -238,6 +242,36 @@ class Weights(unittest.TestCase):
         for value in (kept, parts):
             (size, weight, *_), = _holders.trees([(value, "value", "f")], 8 << 20, _holders.Deadline())
             self.assertEqual((weight.mark, weight.count, size >> 20), ("tree", 8, 8))
+
+    def test_dicts_in_each_other_are_weighed_by_some_ways_to_the_leaves(self):
+        def add(root, word):
+            for letter in word:
+                root = root.setdefault(letter, {})
+
+        def bytes_in(node):
+            return sys.getsizeof(node) + sum(map(bytes_in, node.values()))
+
+        trie, number = {}, 1
+        for _ in range(20_000):
+            number = number * 69069 % (1 << 32) | 1
+            add(trie, f"{number:x}"[:7])
+        weight = _holders.weigh(trie, _holders.DEEP)
+        self.assertEqual(weight.mark, "nested")
+        self.assertLess(abs(weight.size / bytes_in(trie) - 1), 0.15)
+        self.assertEqual(weight.size, _holders.weigh(trie, _holders.DEEP).size)
+
+    def test_a_value_has_the_name_of_its_outermost_variable(self):
+        def insert(root, frames):
+            node = root
+            frames.append(sys._getframe())
+            names = [name for value, name, _ in _holders.variables(frames[0], []) if value is node]
+            return names
+
+        def build():
+            trie = {"a": {}}
+            return insert(trie, [])
+
+        self.assertEqual(build()[0], "trie")
 
     def test_elements_are_sampled_from_all_over(self):
         routes = {n: [None] * n for n in range(2000)}

@@ -95,6 +95,9 @@ void host_describe(char *out, size_t size, const host_object *o) {
   else if (host_is_structure(o) && o->objects > 0)
     snprintf(what, sizeof what, "%s %s of about %" PRIu64 " Python objects", article(type), type,
              o->objects);
+  else if (host_is_nested(o))
+    snprintf(what, sizeof what, "%s %s of %s, nested: about %" PRIu64 " Python objects",
+             article(type), type, parts, o->objects);
   else if (many && host_is_of_keys(o))
     snprintf(what, sizeof what, "%s %s with %" PRIu64 " %s as keys", article(type), type, o->count,
              parts);
@@ -148,6 +151,10 @@ bool host_is_container(const host_object *o) {
 
 bool host_is_of_keys(const host_object *o) {
   return strcmp(o->mark, "keys") == 0;
+}
+
+bool host_is_nested(const host_object *o) {
+  return strcmp(o->mark, "nested") == 0;
 }
 
 bool host_is_grouped(const host_object *o) {

@@ -37,6 +37,8 @@ bool host_is_array(const host_object *o);
 bool host_is_structure(const host_object *o);
 /* A dict whose keys take more than its values. */
 bool host_is_of_keys(const host_object *o);
+/* Containers of one type in each other, four levels deep or more: a trie of dicts. */
+bool host_is_nested(const host_object *o);
 /* A dict of lists, sets or dicts, which grows by elements of those. */
 bool host_is_grouped(const host_object *o);
 /* A value that a line is making ("what line 7 makes"): no variable refers to it yet. */

@@ -86,7 +86,8 @@ typedef struct host_object {
                              objects), "error" (exceptions, which keep the variables of their
                              functions), "carried" (a tensor whose graph goes through many
                              iterations), "fetched" (a cache that a dataset fills while it is read),
-                             "keys" (`of` is the type of a dict's keys), "" */
+                             "keys" (`of` is the type of a dict's keys), "nested" (containers of
+                             one type in each other, as a trie of dicts), "" */
   uint64_t graphs;        /* autograd graphs it keeps */
   uint64_t text_bytes;    /* of it in columns of Python strings */
   char words[104];        /* those columns, the largest first; the references of a cycle */

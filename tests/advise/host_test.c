@@ -2069,4 +2069,20 @@ TEST(a_queue_that_empties_is_no_c_code)
   free(r);
 }
 
+TEST(dicts_in_each_other_get_another_layout)
+{
+  host_record *r = blank();
+  host_object trie = {.count = 26,
+                      .type = "dict",
+                      .of = "dict",
+                      .mark = "nested",
+                      .objects = 4000000,
+                      .element_bytes = 25 * MIB};
+  at_line(r, "/x/a.py", "node = node.setdefault(letter, {})");
+  holds(r, &trie, "words", 800 * MIB);
+  CHECK(answers(r, CAUSE_HOST_OBJECTS, "words: a dict of dicts, nested: about 4000000",
+                "one flat dict", "under each key"));
+  free(r);
+}
+
 TEST_MAIN
