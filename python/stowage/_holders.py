@@ -148,6 +148,7 @@ def weighed(values, until, seen):
         if (weight.size >= LEAST or weight.graphs >= GRAPHS or weight.mark in ("mapped", "database", "library")) and key not in seen:
             seen[key] = True
             weight.owner = key
+            weight.values = summary(value) if weight.shape and weight.size >= LEAST else ""
             yield weight.size, weight, name, where, container_name(value)
 
 
@@ -269,7 +270,7 @@ def object_line(found, place="", grows=False):
     size, w, name, where, kind = found
     words = [OBJECT, size, w.count, word(name)[:60], word(where)[-150:], word(kind)[:60], word(w.of)[:60], word(w.shape)[:60],
              size // max(1, w.count), word(place)[-150:], int(grows), w.mark, w.graphs, w.text_bytes, word(w.words)[:100],
-             w.objects, made_texts.get(where) or line_text(place) if name.startswith(MADE) else line_text(place)]
+             w.objects, made_texts.get(where) or line_text(place) if name.startswith(MADE) else line_text(place), w.values]
     return "\t".join(str(each) for each in words)
 
 

@@ -162,12 +162,24 @@ class Weight:
 
     mark: "graph" (graphs: kept autograd graphs), "pinned", "shared", "mapped" (a file, which takes no memory), "text" (text_bytes: in
     columns of Python strings, words: their names), "cells" (of lists and other objects), "keys" (`of` is the type of a dict's keys), or "nested" (containers of one type in each other). objects: Python objects in it. owner: id of what holds the bytes, if that is another
-    object. chief: that of the one part that is most of it."""
+    object. chief: that of the one part that is most of it. values: summary() of an array."""
 
     def __init__(self, size, count=1, of="", shape="", owner=None, mark="", graphs=0, text_bytes=0, words="", objects=1, chief=None):
         self.size, self.count, self.of, self.shape, self.owner = size, count, of, shape, owner
         self.mark, self.graphs, self.text_bytes, self.words, self.objects = mark, graphs, text_bytes, words, objects
-        self.chief = chief
+        self.chief, self.values = chief, ""
+
+
+COMPARED = 16  # elements of an array
+
+
+def summary(value):
+    """Returns some numbers of an array, the same for an equal array of another type; "-" if they are all the same, "" if it has none."""
+    if type(value).__module__ != "numpy" or value.dtype.kind not in "biuf" or value.size < COMPARED:
+        return ""
+    some = [value.flat[(at + 1) * 2654435761 % value.size] for at in range(COMPARED)]  # no regular steps: values may repeat in such ones
+    texts = [f"{float(one):.3g}" for one in some]
+    return f"{hash(tuple(texts)) & (1 << 64) - 1:x}" if len(set(texts)) > 1 else "-"
 
 
 def weigh_array(value):

@@ -19,11 +19,38 @@ static bool look_alike(const host_object *a, const host_object *b) {
   return more - less < more / 10;
 }
 
-/* Returns true if more than the shape shows that they are copies: another type, or a line that
- * makes one from the other. A weather model has many arrays of one shape too. */
+/* Returns true if one was made from the other, or may have been: a line that is not known. */
+static bool derived(const host_object *a, const host_object *b) {
+  if (a->source[0] == '\0' && b->source[0] == '\0') return true;
+  return host_line_has(a->source, b->name) || host_line_has(b->source, a->name);
+}
+
+/* Returns whether the numbers of both are known. */
+static bool has_values(const host_object *a, const host_object *b) {
+  return a->values[0] != '\0' && b->values[0] != '\0';
+}
+
+static bool has_same_values(const host_object *a, const host_object *b) {
+  return has_values(a, b) && a->values[0] != '-' && strcmp(a->values, b->values) == 0;
+}
+
+/* Returns true if more than the shape shows that they are copies: equal numbers, or a line that
+ * makes one from the other. A weather model has many arrays of one shape too, and there are
+ * identifiers of one type and scores of another. */
 static bool surely_copies(const host_record *r, const host_object *a, const host_object *b) {
-  return strcmp(a->of, b->of) != 0 || host_line_makes_another(r, a->name) != HOST_MAKES_NOTHING ||
+  if (has_same_values(a, b)) return true;
+  return (!has_values(a, b) && strcmp(a->of, b->of) != 0 && strcmp(a->shape, b->shape) == 0) ||
+         host_line_makes_another(r, a->name) != HOST_MAKES_NOTHING ||
          host_line_makes_another(r, b->name) != HOST_MAKES_NOTHING;
+}
+
+/* Returns whether two arrays may hold the same data: two with different numbers do only if one was
+ * made from the other. */
+static bool may_be_copies(const host_object *a, const host_object *b) {
+  if (!look_alike(a, b)) return false;
+  if (!has_values(a, b))
+    return strcmp(a->of, b->of) == 0 || strcmp(a->shape, b->shape) == 0 || derived(a, b);
+  return has_same_values(a, b) || (strcmp(a->source, b->source) != 0 && derived(a, b));
 }
 
 /* Returns the memory without a name, as a multiple of an object: a value that a line is making has
@@ -118,12 +145,6 @@ static bool find_widened(host_case *c) {
   return true;
 }
 
-/* Returns true if one was made from the other, or may have been: a line that is not known. */
-static bool derived(const host_object *a, const host_object *b) {
-  if (a->source[0] == '\0' && b->source[0] == '\0') return true;
-  return host_line_has(a->source, b->name) || host_line_has(b->source, a->name);
-}
-
 /* A line with several steps over several arrays: each step makes an array that is freed later. */
 static bool find_steps(host_case *c, const host_object *o) {
   const host_record *r = c->r;
@@ -188,7 +209,7 @@ void host_find_copies(host_case *c) {
   uint64_t sum = 0;
   unsigned alike = 0;
   bool sure = false;
-  const host_object *first = NULL, *second = NULL;
+  const host_object *first = NULL, *second = NULL, *like = NULL;
   for (size_t i = 0; i < r->object_count; i++) {
     const host_object *o = &r->objects[i];
     if (!host_is_array(o) || evidence_share(o->bytes, c->reported_bytes) < 0.08 ||
@@ -197,7 +218,10 @@ void host_find_copies(host_case *c) {
     if (first == NULL) {
       first = o;
       sum = o->bytes;
-    } else if (look_alike(first, o)) {
+      continue;
+    }
+    if (like == NULL && look_alike(first, o)) like = o;
+    if (may_be_copies(first, o)) {
       if (second == NULL) second = o;
       sure = sure || surely_copies(r, first, o);
       alike++;
@@ -212,8 +236,8 @@ void host_find_copies(host_case *c) {
   const char *copying = host_line_copies(r);
   const char *elsewhere = copying == NULL ? joined_elsewhere(c, first) : NULL;
   if (elsewhere != NULL) copying = elsewhere;
-  if (copying == NULL && second != NULL && strcmp(first->of, second->of) == 0 &&
-      !derived(first, second) && (find_steps(c, first) || find_steps(c, second)))
+  if (copying == NULL && like != NULL && strcmp(first->of, like->of) == 0 &&
+      (second == NULL || !derived(first, like)) && (find_steps(c, first) || find_steps(c, like)))
     return;
   /* A copy that is being made has no name yet; a line of several steps makes more than one. */
   host_making making = host_line_makes_another(r, first->name);

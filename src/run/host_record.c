@@ -17,7 +17,7 @@
 #include "base/text.h"
 #include "run/protocol.h"
 
-#define WORDS_MAX 18
+#define WORDS_MAX 19
 
 const char *tree_map_name(tree_map_kind kind) {
   ASSERT((unsigned)kind < TREE_MAP_KINDS);
@@ -146,6 +146,7 @@ static void read_object(host_record *r, const words *w) {
   text(o->words, sizeof o->words, w, 14);
   o->objects = number(w, 15);
   text(o->source, sizeof o->source, w, 16);
+  text(o->values, sizeof o->values, w, 17);
 }
 
 static void read_frame(host_record *r, const words *w) {
@@ -199,6 +200,9 @@ static void read_line(host_record *r, const words *w) {
     r->inside_whole = number(w, 3) != 0;
     r->inside_ns = number(w, 4) * 1000;
     r->inside_turns = (uint32_t)number(w, 5);
+  } else if (strcmp(kind, RUN_LINE_TENSORS) == 0) {
+    r->tensors = (uint32_t)number(w, 1);
+    r->tensors_graph = (uint32_t)number(w, 2);
   }
 }
 

@@ -93,6 +93,8 @@ typedef struct host_object {
   char words[104];        /* those columns, the largest first; the references of a cycle */
   uint64_t objects;       /* Python objects in it; 0: not known */
   char source[128];       /* text of the line at `place`, "" if not known */
+  char values[40];        /* a summary of its numbers, the same for an equal array of another type;
+                             "-" if they are all the same; "" if not known */
 } host_object;
 
 typedef struct host_frame {
@@ -135,6 +137,8 @@ typedef struct host_record {
   bool late;              /* the process did not answer later requests: `frames` are newer than
                            * `objects`, read from outside of Python */
   uint32_t inside_turns;  /* how often the program continued while unattributed memory grew */
+  uint32_t tensors, tensors_graph; /* tensors of PyTorch among the variables of the functions that
+                                    * run, and those of them that are in an autograd graph */
   host_object objects[HOST_OBJECTS_MAX]; /* the largest first */
   size_t object_count;
   host_frame frames[HOST_FRAMES_MAX]; /* stack of the main thread, innermost frame first */

@@ -52,6 +52,8 @@
 #define RUN_LINE_ASKED  "asked"  /* number of the request, bytes held, 1 if complete, us, turns */
 #define RUN_LINE_OBJECT "object" /* the fields of a host_object, in the order of _holders.py */
 #define RUN_LINE_FRAME  "frame"  /* file, line, function, text of the line */
+/* tensors among the variables of the functions that run, and how many of them have a gradient */
+#define RUN_LINE_TENSORS "tensors"
 
 /* The first word of the first line in PID.frames, before the number of the request. */
 #define RUN_LINE_SILENT "silent"
