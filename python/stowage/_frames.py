@@ -11,6 +11,7 @@ from ._weighing import *
 
 MADE = "what line "  # "what line 7 makes": a value that has no name of the program's yet
 FRAME = "frame"  # first word of a line (src/run/protocol.h)
+TENSORS = "tensors"  # … and of another
 
 
 def is_own_frame(frame):
@@ -138,18 +139,31 @@ def source(frame):
 
 
 def pulse(main):
-    """Returns a number that changes when the program continues: instruction pointers, and the integers among its own variables."""
+    """Returns a number that changes when the program continues: instruction pointers, and the numbers among its own variables. Those of
+    libraries change during one call, which makes temporary values."""
     state = []
-    for frame in itertools.islice(stack_of(main), 16):
+    own = [frame for frame in itertools.islice(stack_of(main), 64) if is_own_frame(frame)]
+    for frame in own[:16] or itertools.islice(stack_of(main), 16):
         state.append(frame.f_lasti)
-        if is_own_frame(frame):
+        if own:
             values = locals_of(frame) if frame.f_code.co_name != "<module>" else frame.f_globals
-            state.extend(v for v in list(values.values())[-64:] if type(v) is int)
+            state.extend(v for v in list(values.values())[-64:] if type(v) in (int, float))
     return hash(tuple(state))
 
 
+def tensors_line(main):
+    """Returns a line with the number of tensors among the variables of the functions that run, and of those that are in an autograd graph.
+    None without PyTorch, and none if there is no such tensor."""
+    kind = get(sys.modules.get("torch"), "Tensor", None)
+    if not isinstance(kind, type):
+        return []
+    frames = (frame for frame in itertools.islice(stack_of(main), 48) if frame.f_code.co_name != "<module>")
+    tensors = [value for frame in frames for value in locals_of(frame).values() if issubclass(type(value), kind)]
+    return [f"{TENSORS}\t{len(tensors)}\t{sum(get(value, 'grad_fn', None) is not None for value in tensors)}"] if tensors else []
+
+
 def frame_lines(main):
-    return [f"{FRAME}\t{word(label(f.f_code.co_filename))[-190:]}\t{line_of(f)}\t{word(f.f_code.co_name)[:60]}\t{source(f)}"
+    return tensors_line(main) + [f"{FRAME}\t{word(label(f.f_code.co_filename))[-190:]}\t{line_of(f)}\t{word(f.f_code.co_name)[:60]}\t{source(f)}"
             for f in itertools.islice((f for f in stack_of(main) if is_own_frame(f) or not is_own(f.f_code.co_filename)), 48)]
 
 

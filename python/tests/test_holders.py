@@ -105,6 +105,25 @@ class Weights(unittest.TestCase):
             self.assertEqual([one[2] for one in found], ["mapped"])
             del mapped
 
+    @unittest.skipIf(numpy is None, "no numpy")
+    def test_equal_arrays_of_other_types_have_one_summary(self):
+        ids = numpy.arange(400_000, dtype="int32") * 977 % 1000
+        self.assertEqual(_holders.summary(ids), _holders.summary(ids.astype("float64")))
+        self.assertNotEqual(_holders.summary(ids), _holders.summary(numpy.sqrt(ids)))
+        self.assertEqual(_holders.summary(numpy.zeros(1000)), "-")
+        self.assertEqual(_holders.summary(numpy.array(["a"] * 99, dtype=object)), "")
+
+    def test_the_program_goes_on_if_its_own_frames_do(self):
+        own = Frame(__file__, 5)
+        library = Frame(os.path.dirname(os.__file__) + "/json/decoder.py", 7)
+        for frame in (own, library):
+            frame.f_locals, frame.f_lasti = {}, 1
+        library.f_globals, library.f_back = {"__name__": "json.decoder"}, own
+        before, library.f_lasti = _holders.pulse(library), 2
+        self.assertEqual(_holders.pulse(library), before)
+        own.f_lasti = 2
+        self.assertNotEqual(_holders.pulse(library), before)
+
     def test_what_only_holds_another_thing_is_left_out(self):
         class Archive:
             def __init__(self, file):

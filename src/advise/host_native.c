@@ -193,6 +193,12 @@ static void find_cuda(host_case *c, uint64_t bare) {
 
 enum { PASS_NONE, PASS_INFERENCE, PASS_TRAINING };
 
+/* Returns whether it is known that the layers that run record nothing for a backward pass: they
+ * compute under torch.no_grad(), or nothing in them has a gradient. */
+static bool records_nothing(const host_record *r) {
+  return r->tensors > 0 && r->tensors_graph == 0;
+}
+
 /* Returns in what pass of a PyTorch model the program is. A forward pass counts as training if a
  * function that calls it says so. */
 static int pass_of(const host_record *r) {
@@ -202,7 +208,7 @@ static int pass_of(const host_record *r) {
     if (strstr(f->file, "/torch/autograd/") != NULL || strstr(f->file, "/torch/optim/") != NULL)
       return PASS_TRAINING;
     if (strstr(f->file, "/torch/nn/modules/") != NULL) pass = PASS_INFERENCE;
-    if (pass == PASS_INFERENCE && host_line_is_own(f) &&
+    if (pass == PASS_INFERENCE && host_line_is_own(f) && !records_nothing(r) &&
         (strstr(f->name, "train") != NULL || strstr(f->name, "fit") != NULL))
       return PASS_TRAINING;
   }
@@ -226,6 +232,23 @@ static void find_training(host_case *c, uint64_t bare) {
                "checkpoint the layers: torch.utils.checkpoint.checkpoint(layer, x, "
                "use_reentrant=False)",
                "their forward pass is computed twice");
+}
+
+/* Layers that record nothing hold what they compute, and free it. */
+static void find_layers(host_case *c, uint64_t bare) {
+  cause *to = host_add(c, CAUSE_BATCH_TOO_BIG, 0.7);
+  char where[160] = "";
+  host_line_where(c->r, where, sizeof where);
+  cause_head(to, "PyTorch's layers hold %s%s%s: what they compute for the whole batch",
+             cause_size(bare), where[0] != '\0' ? " at " : "", where);
+  to->names_line = where[0] != '\0';
+  cause_say(to, "no tensor of theirs is in an autograd graph, so nothing is kept for a backward "
+                "pass");
+  if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
+  host_add_fix(c, bare / 2,
+               "a smaller batch: for part in x.split(8): y.append(model(part)); or layers in half "
+               "the size: model.bfloat16(), x.bfloat16()",
+               "more calls of the model");
 }
 
 /* A forward pass keeps what its backward pass would need. */
@@ -254,6 +277,19 @@ static bool empties(const host_record *r) {
          (strstr(o->type, "Queue") != NULL || strstr(o->type, "deque") != NULL);
 }
 
+/* Returns whether a quarter of that memory was freed meanwhile, or more: temporary values come and
+ * go. What C code keeps stays. */
+static bool comes_and_goes(const host_record *r, uint64_t bare) {
+  uint64_t high = 0;
+  for (size_t i = 0; i < r->sample_count; i++) {
+    uint64_t now = r->samples[i].bytes;
+    bool ends = i + 1 == r->sample_count; /* the end of the program frees everything */
+    if (!ends && now + bare / 4 < high && now > r->peak_bytes / 4) return true;
+    if (now > high) high = now;
+  }
+  return false;
+}
+
 /* Memory without a name grew repeatedly while the program continued: this is not one value that a
  * line is making, but memory that C calls leave behind. */
 void host_find_native(host_case *c) {
@@ -274,13 +310,15 @@ void host_find_native(host_case *c) {
     return;
   }
   if (pass != PASS_NONE) {
-    (pass == PASS_TRAINING ? find_training : find_activations)(c, bare);
+    (pass == PASS_TRAINING ? find_training : records_nothing(r) ? find_layers : find_activations)(
+        c, bare);
     return;
   }
   const host_object *library = marked(r, "library");
   char called[160] = "";
   if (library != NULL) host_place(called, sizeof called, library);
   if (r->inside_turns < (called[0] != '\0' ? 1 : 2)) return;
+  if (called[0] == '\0' && comes_and_goes(r, bare)) return;
   cause *to = host_add(c, CAUSE_HOST_NATIVE, r->inside_turns >= 3 ? 0.85 : 0.7);
   if (called[0] != '\0')
     cause_head(to,

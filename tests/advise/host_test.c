@@ -2085,4 +2085,69 @@ TEST(dicts_in_each_other_get_another_layout)
   free(r);
 }
 
+/* Arrays of one size are one array twice only if their numbers are equal. */
+TEST(arrays_with_different_numbers_are_not_the_same_data)
+{
+  host_record *r = blank();
+  host_object ids = {.count = 40000000,
+                     .type = "numpy.ndarray",
+                     .of = "int32",
+                     .shape = "(40000000,)",
+                     .source = "ids = rng.integers(0, 9, n, dtype=np.int32)",
+                     .values = "a1"};
+  host_object scores = {.count = 20000000,
+                        .type = "numpy.ndarray",
+                        .of = "float64",
+                        .shape = "(20000000,)",
+                        .source = "w = weights()",
+                        .values = "b2"};
+  at_line(r, "/x/a.py", "print(ids.sum())");
+  holds(r, &ids, "ids", 450 * MIB);
+  holds(r, &scores, "w", 450 * MIB);
+  CHECK(first(r) == CAUSE_HOST_LIMIT);
+  snprintf(r->objects[1].values, sizeof r->objects[1].values, "a1");
+  CHECK(answers(r, CAUSE_HOST_COPIES, "ids and w hold the same data twice", "once", NULL));
+  for (int i = 0; i < 2; i++)
+    snprintf(r->objects[i].values, sizeof r->objects[i].values, "-"); /* buffers of zeros */
+  CHECK(first(r) == CAUSE_HOST_LIMIT);
+  r->objects[0].values[0] = r->objects[1].values[0] = '\0'; /* not known: other shapes and types */
+  CHECK(first(r) == CAUSE_HOST_LIMIT);
+  free(r);
+}
+
+TEST(layers_that_record_nothing_hold_no_activations)
+{
+  host_record *r = blank();
+  r->held_bytes = r->peak_bytes = r->inside_bytes = 600 * MIB;
+  at_line(r, "/x/site-packages/torch/nn/modules/conv.py", "");
+  at_line(r, "/x/a.py", "logits = model(batch)");
+  snprintf(r->frames[1].name, sizeof r->frames[1].name, "train_epoch");
+  r->tensors = 3;
+  CHECK(answers(r, CAUSE_BATCH_TOO_BIG, "what they compute for the whole batch",
+                "a smaller batch", "backward()"));
+  r->tensors_graph = 1;
+  CHECK(answers(r, CAUSE_BATCH_TOO_BIG, "probably activations", "half the batch", NULL));
+  free(r);
+}
+
+/* The steps of an expression make tables that are freed at its end. */
+TEST(memory_that_comes_and_goes_is_what_a_line_makes_for_a_moment)
+{
+  static const uint64_t seen[] = {100, 300, 600, 580, 420, 590, 600, 20};
+  host_record *r = blank();
+  r->held_bytes = r->peak_bytes = r->inside_bytes = 600 * MIB;
+  r->inside_turns = 3;
+  at_line(r, "/x/a.py", "total += left.join(right, on=\"key\").group_by(\"key\").sum()");
+  for (size_t i = 0; i < 8; i++)
+    r->samples[r->sample_count++] = (host_sample){i * 100, seen[i] * MIB};
+  CHECK(answers(r, CAUSE_HOST_LIMIT, "Line 7 of a.py makes temporary values, 600.0 MiB",
+                "make it in parts", "free()"));
+  host_peak p;
+  CHECK_OK(host_peak_find(&p, r));
+  CHECK(strstr(p.holder, "Line 7 of a.py makes temporary values") != NULL);
+  r->samples[4].bytes = 580 * MIB; /* nothing was freed before the end */
+  CHECK(first(r) == CAUSE_HOST_NATIVE);
+  free(r);
+}
+
 TEST_MAIN
