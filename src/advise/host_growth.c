@@ -243,11 +243,12 @@ static void keep_less(const host_case *c, char *out, size_t size, const host_obj
   if (is_of_trees(o))
     keep_values(out, size, o);
   else if (host_is_nested(o) && is_dict(o))
-    snprintf(out, size,
-             "keep whole keys instead of a dict for each level of %s: one flat dict "
-             "{(a, b, c): value}; for prefixes of words a sorted list and bisect, or a compact trie "
-             "(marisa_trie, datrie)",
-             name);
+    snprintf(
+        out, size,
+        "keep whole keys instead of a dict for each level of %s: one flat dict "
+        "{(a, b, c): value}; for prefixes of words a sorted list and bisect, or a compact trie "
+        "(marisa_trie, datrie)",
+        name);
   else if (way != NULL && way->id == CAUSE_HOST_DATASET_WHOLE)
     snprintf(out, size, "%s", way->change);
   else if (host_is_of_keys(o))

@@ -310,8 +310,9 @@ void host_find_native(host_case *c) {
     return;
   }
   if (pass != PASS_NONE) {
-    (pass == PASS_TRAINING ? find_training : records_nothing(r) ? find_layers : find_activations)(
-        c, bare);
+    (pass == PASS_TRAINING ? find_training
+     : records_nothing(r)  ? find_layers
+                           : find_activations)(c, bare);
     return;
   }
   const host_object *library = marked(r, "library");

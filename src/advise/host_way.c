@@ -303,8 +303,8 @@ static making making_line(const host_record *r) {
 
 /* Returns whether what a line assigns is a number, or nothing: what it makes is temporary. */
 static bool makes_temporaries(const char *source) {
-  static const char *const reductions[] = {".sum()",  ".mean()", ".max()", ".min()",
-                                           ".std()",  ".var()",  ".any()", ".all()",
+  static const char *const reductions[] = {".sum()",  ".mean()",  ".max()",     ".min()",
+                                           ".std()",  ".var()",   ".any()",     ".all()",
                                            ".item()", ".count()", ".nunique()", ".shape[0]"};
   if (source == NULL || source[0] == '\0') return false;
   if (!host_line_target_is_new(source)) return true;
@@ -316,13 +316,14 @@ static bool makes_temporaries(const char *source) {
   return false;
 }
 
-/* Writes "Line 6 of a.py makes merged, 304.0 MiB so far", or "makes temporary values, 304.0 MiB". */
+/* Writes "Line 6 of a.py makes merged, 304.0 MiB so far", or "makes temporary values, 304.0 MiB".
+ */
 static void say_making(const host_record *r, const making *m, char *out, size_t size,
                        uint64_t bytes) {
   char target[64];
   if (makes_temporaries(m->source)) {
-    snprintf(out, size, "%s makes temporary values, %s", m->where[0] != '\0' ? m->where : "the line",
-             cause_size(bytes));
+    snprintf(out, size, "%s makes temporary values, %s",
+             m->where[0] != '\0' ? m->where : "the line", cause_size(bytes));
     if (out[0] == 'l') out[0] = 'L';
     return;
   }

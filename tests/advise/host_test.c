@@ -2123,8 +2123,8 @@ TEST(layers_that_record_nothing_hold_no_activations)
   at_line(r, "/x/a.py", "logits = model(batch)");
   snprintf(r->frames[1].name, sizeof r->frames[1].name, "train_epoch");
   r->tensors = 3;
-  CHECK(answers(r, CAUSE_BATCH_TOO_BIG, "what they compute for the whole batch",
-                "a smaller batch", "backward()"));
+  CHECK(answers(r, CAUSE_BATCH_TOO_BIG, "what they compute for the whole batch", "a smaller batch",
+                "backward()"));
   r->tensors_graph = 1;
   CHECK(answers(r, CAUSE_BATCH_TOO_BIG, "probably activations", "half the batch", NULL));
   free(r);
