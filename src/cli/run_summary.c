@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <stowage/size.h>
 
@@ -152,6 +153,26 @@ void run_summary(const ledger *l, const run_limits *limits, bool failed, bool qu
 /* A command that held less than this gets no line about memory. */
 #define PEAK_LEAST ((uint64_t)16 << 20)
 
+/* How close to its own limit a process must have come, in parts of the limit, for a request above
+ * it to have failed: an array may be as large. */
+#define SPACE_PART 8
+
+/* Reports a limit that was reached by a command that ended by itself: it was faster than the watch,
+ * or it caught the MemoryError. */
+static void limit_line(const host_record *h) {
+  char held[STOW_SIZE_TEXT_MAX], limit[STOW_SIZE_TEXT_MAX];
+  if (strcmp(h->limit_from, "given") == 0 && h->peak_bytes > h->limit_bytes && h->ended[0] == '\0')
+    output_error("stowage run: the command exceeded the %s of --ram-limit for a moment, by %s, and "
+                 "ended by itself\n",
+                 stow_size_format(limit, h->limit_bytes),
+                 stow_size_format(held, h->peak_bytes - h->limit_bytes));
+  uint64_t most = h->space_limit_bytes;
+  if (most > 0 && h->space_peak_bytes >= most - most / SPACE_PART)
+    output_error("stowage run: the process used %s of its own limit of %s on address space (ulimit "
+                 "-v, RLIMIT_AS): a request above it fails\n",
+                 stow_size_format(held, h->space_peak_bytes), stow_size_format(limit, most));
+}
+
 void run_summary_peak(const ledger *l, const run_limits *limits, host_record *h, bool explained,
                       bool always) {
   char size[STOW_SIZE_TEXT_MAX];
@@ -178,6 +199,7 @@ void run_summary_peak(const ledger *l, const run_limits *limits, host_record *h,
     output_error("; copies of what did not fit in vram take %s of it",
                  stow_size_format(size, h->copies_bytes));
   output_error("\n");
+  limit_line(h);
   /* The program does not control how much memory is spilled to the host. */
   for (unsigned i = 0; l->header != NULL && i < LEDGER_DEVICES_MAX; i++)
     if (atomic_load(&l->header->peak_spilled_bytes[i]) > 0) return;

@@ -203,6 +203,9 @@ static void read_line(host_record *r, const words *w) {
   } else if (strcmp(kind, RUN_LINE_TENSORS) == 0) {
     r->tensors = (uint32_t)number(w, 1);
     r->tensors_graph = (uint32_t)number(w, 2);
+  } else if (strcmp(kind, RUN_LINE_SPACE) == 0) {
+    r->space_limit_bytes = number(w, 1);
+    r->space_peak_bytes = number(w, 2);
   }
 }
 

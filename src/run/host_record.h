@@ -139,7 +139,9 @@ typedef struct host_record {
   uint32_t inside_turns;  /* how often the program continued while unattributed memory grew */
   uint32_t tensors, tensors_graph; /* tensors of PyTorch among the variables of the functions that
                                     * run, and those of them that are in an autograd graph */
-  host_object objects[HOST_OBJECTS_MAX]; /* the largest first */
+  uint64_t space_limit_bytes, space_peak_bytes; /* the process's own limit on its address space, 0
+                                                 * for none, and the most of it that it used */
+  host_object objects[HOST_OBJECTS_MAX];        /* the largest first */
   size_t object_count;
   host_frame frames[HOST_FRAMES_MAX]; /* stack of the main thread, innermost frame first */
   size_t frame_count;

@@ -55,6 +55,9 @@
 /* tensors among the variables of the functions that run, and how many of them have a gradient */
 #define RUN_LINE_TENSORS "tensors"
 
+/* the limit on the address space of the process (ulimit -v), and the most of it that it used */
+#define RUN_LINE_SPACE "space"
+
 /* The first word of the first line in PID.frames, before the number of the request. */
 #define RUN_LINE_SILENT "silent"
 

@@ -163,6 +163,26 @@ resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
 numpy.ones(1 << 28)' > "$folder/out" 2> "$folder/err"; code=$?
 said=$("$stowage" explain --last --short)
 if [ $code = 1 ] && [[ $said = "host_limit (0.80): The process has its own limit of 2.0 GiB, and requested 2.0 GiB more; raise it"* ]]; then ok a_limit_of_the_process_is_named; else cat "$folder/err"; fail "a_limit_of_the_process_is_named: $code, $said"; fi
+# The program catches the error and ends by itself.
+cat > "$folder/catches.py" << 'END'
+import resource
+resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+rows = []
+try:
+    while True:
+        rows.append(b"x" * (1 << 20))
+except MemoryError:
+    raise SystemExit(4)
+END
+timeout -k 2 200 "$stowage" run -- "$python" "$folder/catches.py" > "$folder/out" 2> "$folder/err"; code=$?
+if [ $code = 4 ] && grep -qE '^stowage run: the process used [0-9.]+ (MiB|GiB) of its own limit of 1.0 GiB on address space' "$folder/err" && grep -q 'rows: a list of .* at line 6 of catches.py$' "$folder/err"; then ok a_limit_that_the_program_survives_is_named; else cat "$folder/err"; fail "a_limit_that_the_program_survives_is_named: $code"; fi
+# A command that ends before the watch sees that it is above the limit, or at once after that.
+cat > "$folder/jumps.py" << 'END'
+import mmap
+mmap.mmap(-1, 600 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x8000).close()  # MAP_POPULATE
+END
+timeout -k 2 200 "$stowage" run --ram-limit 300M -- "$python" "$folder/jumps.py" > "$folder/out" 2> "$folder/err"; code=$?
+if grep -q '^stowage run: the command exceeded the 300.0 MiB of --ram-limit' "$folder/err"; then ok a_limit_exceeded_for_a_moment_is_reported; else cat "$folder/err"; fail "a_limit_exceeded_for_a_moment_is_reported: $code"; fi
 # A run without anything to report still becomes the last run.
 timeout -k 2 200 "$stowage" run -- sh -c 'exit 5' > "$folder/out" 2> "$folder/err"
 said=$("$stowage" explain --last)

@@ -32,6 +32,15 @@ def limits():
     return "".join(lines)
 
 
+def space_line():
+    """Returns a line with the limit on the address space and the most that was used of it; none without a limit."""
+    import resource
+
+    most = resource.getrlimit(resource.RLIMIT_AS)[0]
+    words = shim_text(b"/proc/self/status").partition(b"VmPeak:")[2].split()
+    return [f"{RUN_LINE_SPACE}\t{most}\t{int(words[0]) << 10}"] if most != resource.RLIM_INFINITY and words else []
+
+
 def keep_error(error):
     """Called when the program ends with an exception about memory: keeps its text and its lines."""
     import traceback
@@ -119,7 +128,7 @@ def report():
             began = 0.0  # of this thread: loading this script counts too
         # At exit only the variables of modules are left, and those of the functions that an exception went through.
         main, others = (failed_frame(), []) if at_exit else threads()
-        frames, found = frame_lines(None if at_exit else main), []
+        frames, found = space_line() + frame_lines(None if at_exit else main), []
         if first:
             Answer(held, frames).keep(serial, False)
         try:

@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/buffer.h"
@@ -32,7 +33,8 @@
 #include "shim/python.h"
 #include "shim/shim.h"
 
-#define SOURCE_BYTES ((size_t)2 << 20) /* limit for one of the program's own files */
+#define SOURCE_BYTES ((size_t)2 << 20)  /* limit for one of the program's own files */
+#define PROC_BYTES   ((size_t)16 << 10) /* a file of /proc, whose size is 0 */
 /* How long an answer may take before the main thread is looked at. An answer takes 1 to 50 ms. */
 #define SILENT_MS 100
 /* How long the end of the interpreter waits for a report, which searches for half a second. */
@@ -107,8 +109,12 @@ static python_object *text_of(python_object *self, python_object *arguments) {
   (void)self;
   if (!python_parse(arguments, "y", &path)) return NULL;
   FILE *file = fopen(path, "re");
-  char *text = file != NULL ? malloc(SOURCE_BYTES) : NULL;
-  size_t got = text != NULL ? fread(text, 1, SOURCE_BYTES - 1, file) : 0;
+  struct stat info;
+  size_t size = SOURCE_BYTES; /* no more than is needed: the process may be out of memory */
+  if (file != NULL && fstat(fileno(file), &info) == 0 && info.st_size < (off_t)SOURCE_BYTES - 1)
+    size = info.st_size > 0 ? (size_t)info.st_size + 1 : PROC_BYTES;
+  char *text = file != NULL ? malloc(size) : NULL;
+  size_t got = text != NULL ? fread(text, 1, size - 1, file) : 0;
   if (file != NULL) fclose(file);
   if (text != NULL) text[got] = '\0';
   python_object *answer = python_build("y", text != NULL ? text : ""); /* up to a zero byte */
