@@ -6,6 +6,7 @@ Loaded by `%load_ext stowage`. Out-of-memory errors of cells then carry their ex
 from __future__ import annotations
 
 import contextlib
+import sys
 import traceback
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Tuple
@@ -21,7 +22,26 @@ _hooked = False
 # ---- cells ----
 
 
+def _drop_last_error(shell: Any) -> None:
+    """Drops the variables that a MemoryError of the last cell keeps, if memory is still short: each further cell would fail at once, and the
+    error would be about the old variables.
+    """
+    error = getattr(getattr(shell, "last_execution_result", None), "error_in_exec", None)
+    if not isinstance(error, MemoryError) or not _ram.is_short():
+        return
+    before = _memory.host().held_bytes
+    del error
+    _drop_error(shell)
+    _release.trim_host()
+    freed = before - _memory.host().held_bytes
+    if freed >= 1 << 20:
+        _host.samples.clear()  # what grows from here on is of the new cell
+        print(f"stowage: freed {size(freed)} that the last error kept in the variables of its functions", file=sys.stderr)
+
+
 def _cell_begins(info: Any = None) -> None:
+    with contextlib.suppress(Exception):
+        _drop_last_error(_show.shell())
     _ram.cell(True)
     text = getattr(info, "raw_cell", None) or ""
     _show.note_cell(text, getattr(_show.shell(), "execution_count", 0))
@@ -306,6 +326,8 @@ def _drop_error(shell: Any) -> None:
     while error is not None:
         if error.__traceback__ is not None:
             traceback.clear_frames(error.__traceback__)
+            for frame, _ in traceback.walk_tb(error.__traceback__):
+                frame.f_locals  # before Python 3.13 a dict of its own, which is brought up to date here: IPython has read it
         error = error.__cause__ or error.__context__
     if result is not None:
         result.error_in_exec = None

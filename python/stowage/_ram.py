@@ -262,6 +262,15 @@ def undisturbed() -> "Iterator[None]":
                 watch.bound(_memory.host())
 
 
+def is_short() -> bool:
+    """Returns whether the watch would soon interrupt the program."""
+    watch = _watch
+    if watch is None:
+        return False
+    now = _memory.host()
+    return watch.room(now) < 2 * watch.margin(now)
+
+
 def cell(begins: bool) -> None:
     """Notes that a cell begins or ends: the main thread is interrupted only inside a cell."""
     global _in_cell

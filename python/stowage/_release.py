@@ -105,7 +105,7 @@ def _trim_heaps() -> None:
         one.trim()
 
 
-def _trim_host() -> None:
+def trim_host() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
@@ -117,7 +117,7 @@ _STEPS: "List[Tuple[str, Callable[[], object]]]" = [
     ("PyTorch's cache", _drop_torch),
     ("CuPy's pools", _drop_cupy),
     ("cached pages of heaps", _trim_heaps),
-    ("free memory of the C library", _trim_host),
+    ("free memory of the C library", trim_host),
 ]
 
 
@@ -133,6 +133,8 @@ def drop_tracebacks() -> None:
     """Clears the frames of the last traceback and drops it."""
     for kept in _last_tracebacks():
         traceback.clear_frames(kept)
+        for frame, _ in traceback.walk_tb(kept):
+            frame.f_locals  # before Python 3.13 a dict of its own, which is brought up to date here
     for name in ("last_traceback", "last_value", "last_type", "last_exc"):
         if hasattr(sys, name):
             delattr(sys, name)

@@ -208,10 +208,41 @@ def variables(main, others):
             where = "module " + (file_of(module) or name)
             values = [(n, v) for n, v in list(get(module, "__dict__", {}).items()) if not is_imported(v, name)]
             yield from named(values, where, name == "__main__" and "get_ipython" in vars(module))
+    yield from failed(main, (frame for top in [main, *others] for frame in stack_of(top)))
     for value, name, where in given:
         yield from ((v, n, where) for v, n in opened(value, name))
     for frame, own, (name, where) in callers:
         yield from ((v, name if own is not frame else n, where) for n, v in locals_of(frame).items() if has(v, "nbytes") or has(v, "memory_usage"))
+
+
+def last_errors():
+    """Returns the errors that the interpreter or the notebook keeps for a debugger."""
+    shell = get(sys.modules.get("__main__"), "get_ipython", None)
+    shell = shell() if callable(shell) else None
+    found = [get(sys, "last_exc", None), get(sys, "last_value", None), get(get(shell, "last_execution_result", None), "error_in_exec", None)]
+    return [one for one in found if isinstance(one, BaseException)]
+
+
+def frames_of(error):
+    """Returns the frames of the functions that an error has ended."""
+    frames, trace = [], error.__traceback__
+    while trace is not None:
+        frames.append(trace.tb_frame)
+        trace = trace.tb_next
+    return frames
+
+
+def failed(main, known):
+    """Yields (value, name, where) of the variables of the program's functions that an earlier error has ended, not the one that ended
+    `main`. known: frames that run."""
+    seen = {id(frame) for frame in known}
+    for error in last_errors():
+        frames = frames_of(error)
+        for frame in frames if not any(frame is main for frame in frames) else ():
+            if id(frame) not in seen and is_own_frame(frame) and frame.f_code.co_name != "<module>":
+                seen.add(id(frame))
+                where = f"{frame.f_code.co_name} at {frame.f_code.co_filename}:{frame.f_lineno}"
+                yield from ((value, f"{name} of an earlier error", where) for name, value in locals_of(frame).items())
 
 
 REACH = 20_000  # objects that a search from the program's variables opens

@@ -259,7 +259,7 @@ class Kernel(unittest.TestCase):
             kind, content = message["msg_type"], message["content"]
             if kind == "stream":
                 text += content["text"]
-            elif kind == "execute_result":
+            elif kind in ("execute_result", "display_data"):
                 text += content["data"]["text/plain"]
             elif kind == "error":
                 error += "\n".join(content["traceback"])
@@ -271,6 +271,23 @@ class Kernel(unittest.TestCase):
     def test_a_killed_kernel_is_explained_by_the_next(self):
         with kernels():
             self.kill_and_explain()
+
+    @in_turn(2)
+    def test_a_second_shortage_is_shown_as_well_as_the_first(self):
+        fill = "def fill():\n    kept = []\n    while True:\n        kept.append(bytes([len(kept) % 256]) * 100_000)"
+        with kernels():
+            manager, client = self.start()
+            try:
+                self.ask(client, "%load_ext stowage\nimport stowage; stowage.enable(ram='600M')")
+                self.ask(client, fill)
+                for turn in range(3):  # the error of one cell keeps its list, by which the next would fail at once
+                    text, error = self.ask(client, "fill()")
+                    self.assertIn("HostMemoryError", error)
+                    self.assertRegex(text + error, "kept: a list of [0-9]+ bytes objects")
+                    self.assertEqual("that the last error kept" in text, turn > 0, text)
+            finally:
+                client.stop_channels()
+                manager.shutdown_kernel(now=True)
 
     def kill_and_explain(self):
         manager, client = self.start()

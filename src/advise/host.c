@@ -271,6 +271,7 @@ stow_status explain_host(explanation *x, const host_record *r) {
   x->evidence.n.free_bytes = r->usable_bytes;
   host_line_place(r, c.place, sizeof c.place);
   memory_rows(&c);
+  host_find_errors(&c);
   host_find_workers(&c);
   host_find_graph(&c);
   host_find_pinned(&c);

@@ -51,6 +51,8 @@ cause *host_add(host_case *c, cause_id id, double confidence);
 fix *host_add_fix(host_case *c, uint64_t saves_bytes, const char *change, const char *cost);
 /* Writes "rows: a list of 3000000 dicts, 410.2 MiB, grows at line 7 of objects.py". */
 void host_describe(char *out, size_t size, const host_object *o);
+/* Writes what to change so that such an object takes less. */
+void host_use_less(const host_record *r, char *out, size_t size, const host_object *o);
 /* Adds it as evidence. */
 void host_say_object(cause *to, const host_object *o);
 /* Writes "line 7 of objects.py"; "" if the line is not known. */
@@ -64,6 +66,7 @@ void host_say_making(host_case *c, cause *to, uint64_t bytes);
 
 void host_find_made(host_case *c); /* host_way.c */
 void host_find_text(host_case *c); /* host_growth.c */
+void host_find_errors(host_case *c);
 void host_find_objects(host_case *c);
 void host_find_leak(host_case *c);
 void host_find_tee(host_case *c);

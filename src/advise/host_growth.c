@@ -444,9 +444,14 @@ static bool rises_steadily(const host_record *r) {
 }
 
 /* Writes how to keep such a container small. */
-static void bound(const host_case *c, char *out, size_t size, const host_object *o) {
+static void bound(const host_case *c, char *out, size_t size, const host_object *given) {
+  host_object named = *given, *o = &named;
+  if (host_is_unnamed(given)) {
+    host_name(named.name, sizeof named.name, given);
+    if (host_is_unnamed(&named)) snprintf(named.name, sizeof named.name, "it");
+  }
   char name[sizeof o->name]; /* "kept of load": a variable of a function */
-  snprintf(name, sizeof name, "%s", o->name);
+  snprintf(name, sizeof name, "%.63s", o->name);
   char *of = strstr(name, " of ");
   if (of != NULL) *of = '\0';
   uint64_t kept, entries = fewer_entries(c, o, &kept);
@@ -558,6 +563,76 @@ static void bound(const host_case *c, char *out, size_t size, const host_object 
                                                : "numpy.save, or rows of one open_memmap");
 }
 
+/* ---- what an error keeps ---- */
+
+/* Returns whether a variable belongs to a function that an earlier error ended. */
+static bool is_of_error(const host_object *o) {
+  static const char end[] = " of an earlier error";
+  size_t length = strlen(o->name);
+  return length >= sizeof end && strcmp(o->name + length - (sizeof end - 1), end) == 0;
+}
+
+/* A notebook keeps the last error for %debug, and the error all variables of its functions. */
+void host_find_errors(host_case *c) {
+  const host_record *r = c->r;
+  const host_object *most = NULL;
+  uint64_t sum = 0;
+  for (size_t i = 0; i < r->object_count; i++)
+    if (is_of_error(&r->objects[i])) {
+      if (most == NULL) most = &r->objects[i];
+      sum += r->objects[i].bytes;
+    }
+  if (most == NULL || evidence_share(sum, c->reported_bytes) < MUCH) return;
+  char text[480];
+  host_describe(text, sizeof text, most);
+  cause *to = host_add(c, CAUSE_HOST_LEAK, 0.96);
+  cause_head(to, "%s; the error's traceback keeps the variables of its functions", text);
+  if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
+  host_add_fix(c, sum,
+               "drop the earlier error before the cell runs again: %release, or "
+               "sys.last_value = sys.last_traceback = None; then make less at once in it",
+               "%debug and %tb no longer show that error");
+}
+
+void host_use_less(const host_record *r, char *out, size_t size, const host_object *o) {
+  host_case c = {.r = r};
+  char name[64];
+  host_name(name, sizeof name, o);
+  if (host_is_unnamed(o) && strcmp(name, o->name) == 0) snprintf(name, sizeof name, "it");
+  bool table = strstr(o->type, "DataFrame") != NULL || strstr(o->type, "Table") != NULL;
+  if (is_text_table(o))
+    store_compactly(out, size, o);
+  else if (table)
+    snprintf(
+        out, size,
+        "read and keep only the columns of %s that are used, in smaller types (float32, int32, "
+        "category), or a part of the rows at a time",
+        name);
+  else if (is_objects(o))
+    keep_less(&c, out, size, o);
+  else if (is_collection(o))
+    bound(&c, out, size, o);
+  else if (host_is_array(o))
+    snprintf(out, size, "%s%s, or work on a block of rows at a time; del %s after its last use",
+             strstr(o->of, "64") != NULL ? "a smaller type takes half: float32 or int32 for "
+                                         : "a "
+                                           "smaller type for ",
+             name, name);
+  else if (is_memory_file(o))
+    snprintf(out, size, "write to a file on disk instead of %s (tempfile.TemporaryFile())", name);
+  else if (is_text(o))
+    snprintf(out, size,
+             "read or make %s in parts, and use each before the next (for part in …); mmap shows a "
+             "file without a copy; del %s after its last use",
+             name, name);
+  else
+    snprintf(
+        out, size,
+        "keep only the part of %s that is needed, or write it to a file; del %s after its last "
+        "use",
+        name, name);
+}
+
 void host_find_leak(host_case *c) {
   const host_record *r = c->r;
   const host_object *most = NULL;
@@ -571,7 +646,9 @@ void host_find_leak(host_case *c) {
   char text[480];
   host_describe(text, sizeof text, most);
   cause_head(to, "%s", text);
-  cause_say(to, "%s keeps them all, %s each%s", most->name, cause_size(most->element_bytes),
+  char name[64];
+  host_name(name, sizeof name, most);
+  cause_say(to, "%s keeps them all, %s each%s", name, cause_size(most->element_bytes),
             is_of_views(most) ? ": small parts of arrays, which keep the arrays" : "");
   if (is_of_trees(most)) buffer_printf(&to->headline, "; %s", why_trees(most));
   if (steady && r->growth_bytes_s > 0)
