@@ -174,6 +174,7 @@ static const struct row {
     {"std::bad_alloc", HOST_PYTHON, SURE},
     {"bad_alloc", HOST_PYTHON, SURE},
     {"bad allocation", HOST_PYTHON, SURE},
+    {"Out of host memory", HOST_PYTHON, SURE},
     {"Insufficient memory", HOST_PYTHON, 0},
     {"not enough memory", HOST_PYTHON, 0},
     {"Not enough memory", HOST_PYTHON, 0},

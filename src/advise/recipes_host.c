@@ -39,6 +39,29 @@ static const recipe rows[] = {
                "safetensors, a smaller or quantized model",
      .cost = "less of it can wait in RAM"},
     {.hosts = H(PYTHON),
+     .with = T(LIGHTGBM),
+     .change =
+         "let LightGBM read the file itself: lgb.Dataset(\"train.csv\", params={\"two_round\": "
+         "True, \"max_bin\": 63}), or give it float32, and free_raw_data=True; it keeps one "
+         "byte for each value then",
+     .cost = "slightly coarser splits"},
+    {.hosts = H(PYTHON),
+     .with = T(LIGHTGBM),
+     .change = "smaller histograms: histogram_pool_size=1024 (MB), num_leaves=31, max_bin=63, and "
+               "fewer threads (num_threads=4), which have their own",
+     .cost = "slower, slightly coarser splits"},
+    {.hosts = H(PYTHON),
+     .with = T(XGBOOST),
+     .change = "less for each value: xgboost.QuantileDMatrix(X, y, max_bin=64) instead of DMatrix, "
+               "float32 and sparse input, and tree_method=\"hist\"",
+     .cost = "slightly coarser splits"},
+    {.hosts = H(PYTHON),
+     .with = T(XGBOOST),
+     .change =
+         "read the data part by part: a DataIter with xgboost.ExtMemQuantileDMatrix(iterator, "
+         "max_bin=64)",
+     .cost = "slower: the parts are read from disk"},
+    {.hosts = H(PYTHON),
      .need = M(R),
      .must = D(HUGE),
      .change = "change the operation: keep matrices sparse (Matrix, no as.matrix()), work on a "

@@ -1092,6 +1092,21 @@ TEST(saving_gathers_and_loading_moves_whole_models)
   CHECK_SAMPLES(all);
 }
 
+TEST(boosting_libraries_that_ran_out_of_host_memory_get_their_own_settings)
+{
+  static const sample all[] = {
+      {MESSAGE_HOST, C(HOST_LIMIT), "two_round", "nvidia-smi",
+       "[LightGBM] [Fatal] Out of host memory"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "two_round", "nvidia-smi",
+       "[LightGBM] [Fatal] bad allocation\nTraceback (most recent call last):\n  File "
+       "\"train.py\", line 12, in <module>\n    model = lgb.train(params, "
+       "data)\nlightgbm.basic.LightGBMError: bad allocation"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "QuantileDMatrix", "nvidia-smi",
+       "xgboost.core.XGBoostError: std::bad_alloc"},
+  };
+  CHECK_SAMPLES(all);
+}
+
 TEST(advice_belongs_to_the_library_and_the_system_of_the_text)
 {
   static const sample all[] = {
