@@ -70,9 +70,9 @@ bool host_is_unnamed(const host_object *o) {
 
 void host_name(char *out, size_t size, const host_object *o) {
   out[0] = '\0';
-  /* A line that adds to a number does not make millions of objects. */
-  bool counted = strcmp(o->mark, "nameless") == 0 && !host_line_target_is_new(o->source);
-  if (host_is_unnamed(o) && !counted) host_line_target(o->source, out, size);
+  /* What a line that sums it up makes is not what it assigns. */
+  if (host_is_unnamed(o) && !host_line_makes_temporaries(o->source))
+    host_line_target(o->source, out, size);
   if (out[0] == '\0') snprintf(out, size, "%s", o->name);
 }
 

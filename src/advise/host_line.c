@@ -150,6 +150,20 @@ bool host_line_target_is_new(const char *source) {
   return strchr("+-*/%@&|^", equal[-1]) == NULL;
 }
 
+bool host_line_makes_temporaries(const char *source) {
+  static const char *const reductions[] = {".sum()",  ".mean()",  ".max()",     ".min()",
+                                           ".std()",  ".var()",   ".any()",     ".all()",
+                                           ".item()", ".count()", ".nunique()", ".shape[0]"};
+  if (source == NULL || source[0] == '\0') return false;
+  if (!host_line_target_is_new(source)) return true;
+  size_t length = strlen(source);
+  for (size_t i = 0; i < sizeof reductions / sizeof *reductions; i++) {
+    size_t end = strlen(reductions[i]);
+    if (length > end && strcmp(source + length - end, reductions[i]) == 0) return true;
+  }
+  return false;
+}
+
 /* Returns whether a line sets a column: df["key"] = …, which makes a column and not a table. */
 static bool sets_column(const char *source, const char *name) {
   size_t length = strlen(name);

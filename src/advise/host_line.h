@@ -32,6 +32,10 @@ void host_line_result(const host_record *r, const char *source, char *out, size_
  * place. */
 bool host_line_target_is_new(const char *source);
 
+/* Returns whether what the line assigns is a number, as "x = f(y).sum()" and "x += f(y)" do, or
+ * nothing: what it makes is temporary. */
+bool host_line_makes_temporaries(const char *source);
+
 /* Returns whether the line calls a function of that name. A method's name may begin with its dot.
  */
 bool host_line_calls(const char *source, const char *name);

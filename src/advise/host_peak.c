@@ -6,12 +6,14 @@
 
 #include "advise/host.h"
 #include "advise/host_case.h"
+#include "advise/host_line.h"
 
 #define WASTE_LEAST  ((uint64_t)128 << 20)
 #define GRAPH_LEAST  ((uint64_t)64 << 20)
 #define SURE         0.8
+#define UNSURE       0.6
 #define MISSED_LEAST ((uint64_t)32 << 20)
-#define MUCH_LEAST   ((uint64_t)256 << 20) /* from here on a run gets a line on how to use less */
+#define MUCH_LEAST   ((uint64_t)200 << 20) /* from here on a run gets a line on how to use less */
 
 /* Returns what the process held when it was asked, if it held more than a third more at another
  * moment, in which another object may have been the largest. 0: it was asked near its peak, or the
@@ -50,12 +52,14 @@ static bool no_variable(cause_id id) {
   return id == CAUSE_HOST_WORKERS || id == CAUSE_HOST_SHARED || id == CAUSE_HOST_NATIVE;
 }
 
-/* Returns whether a fix is worth a line although nothing is clearly wrong: one object is most of
- * much memory, or the holder is all of it (whole): what one line makes, or the workers. A higher
- * limit is no way to use less. */
-static bool worth_a_line(const host_peak *p, const fix *f, const host_record *r, bool whole) {
-  bool most = whole || (r->object_count > 0 && r->objects[0].bytes >= r->peak_bytes / 4);
-  return p->holder[0] != '\0' && most && r->peak_bytes >= MUCH_LEAST && !f->raises_limit;
+/* Writes how to use less, although nothing is clearly wrong: the first fix, or else what such an
+ * object needs. A higher limit is no way to use less. what: the holder; NULL if it is no object. */
+static void advise(host_peak *p, const fix *f, const host_record *r, const host_object *what) {
+  if (p->holder[0] == '\0' || r->peak_bytes < MUCH_LEAST) return;
+  if (f != NULL && !f->raises_limit)
+    snprintf(p->fix, sizeof p->fix, "%s", f->change);
+  else if (what != NULL)
+    host_use_less(r, p->fix, sizeof p->fix, what);
 }
 
 /* Returns whether the largest object belongs to a library, which no line of the program fills. */
@@ -117,8 +121,13 @@ stow_status host_peak_find(host_peak *p, const host_record *r) {
     snprintf(p->holder, sizeof p->holder, "%s", said);
     whole = true;
   }
-  if (advice != NULL && p->cause[0] == '\0' && other == NULL && worth_a_line(p, advice, r, whole))
-    snprintf(p->fix, sizeof p->fix, "%s", advice->change);
+  bool object = !whole && r->object_count > 0;
+  /* A fix of something else than what is named as the holder. */
+  if (object && first != NULL && !host_is_unnamed(&r->objects[0]) &&
+      (first->id == CAUSE_HOST_NATIVE || first->confidence < UNSURE) &&
+      !host_line_has(said, r->objects[0].name))
+    advice = NULL;
+  if (p->cause[0] == '\0' && other == NULL) advise(p, advice, r, object ? &r->objects[0] : NULL);
   explanation_free(&x);
   return status;
 }

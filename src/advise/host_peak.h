@@ -14,8 +14,8 @@ typedef struct host_peak {
                           * it held when it was; 0: there was no such moment */
   uint64_t wasted_bytes; /* what the first fix would save; 0: nothing significant */
   char cause[512];       /* what is clearly wrong, "" if nothing is */
-  char fix[400];         /* and what to change; without a cause: how to use less, if one object is
-                          * most of much memory; "" if not known */
+  char fix[400];         /* and what to change; without a cause: how to use less, for a holder of
+                          * much memory; "" if not known */
 } host_peak;
 
 stow_status host_peak_find(host_peak *p, const host_record *r);

@@ -301,27 +301,12 @@ static making making_line(const host_record *r) {
   return m;
 }
 
-/* Returns whether what a line assigns is a number, or nothing: what it makes is temporary. */
-static bool makes_temporaries(const char *source) {
-  static const char *const reductions[] = {".sum()",  ".mean()",  ".max()",     ".min()",
-                                           ".std()",  ".var()",   ".any()",     ".all()",
-                                           ".item()", ".count()", ".nunique()", ".shape[0]"};
-  if (source == NULL || source[0] == '\0') return false;
-  if (!host_line_target_is_new(source)) return true;
-  size_t length = strlen(source);
-  for (size_t i = 0; i < sizeof reductions / sizeof *reductions; i++) {
-    size_t end = strlen(reductions[i]);
-    if (length > end && strcmp(source + length - end, reductions[i]) == 0) return true;
-  }
-  return false;
-}
-
 /* Writes "Line 6 of a.py makes merged, 304.0 MiB so far", or "makes temporary values, 304.0 MiB".
  */
 static void say_making(const host_record *r, const making *m, char *out, size_t size,
                        uint64_t bytes) {
   char target[64];
-  if (makes_temporaries(m->source)) {
+  if (host_line_makes_temporaries(m->source)) {
     snprintf(out, size, "%s makes temporary values, %s",
              m->where[0] != '\0' ? m->where : "the line", cause_size(bytes));
     if (out[0] == 'l') out[0] = 'L';

@@ -1657,7 +1657,8 @@ TEST(advice_is_dropped_if_it_raises_a_limit_and_not_for_its_words)
   r->limit_bytes = 700 * MIB;
   r->objects[0] = (host_object){.bytes = 500 * MIB, .count = 1, .name = "x", .type = "bytearray"};
   CHECK_OK(host_peak_find(&p, r));
-  CHECK(strncmp(p.holder, "x: ", 3) == 0 && p.fix[0] == '\0');
+  CHECK(strncmp(p.holder, "x: ", 3) == 0);
+  CHECK(strstr(p.fix, "del x after its last use") != NULL && strstr(p.fix, "--ram") == NULL);
   free(r);
 }
 
@@ -2148,6 +2149,33 @@ TEST(memory_that_comes_and_goes_is_what_a_line_makes_for_a_moment)
   r->samples[4].bytes = 580 * MIB; /* nothing was freed before the end */
   CHECK(first(r) == CAUSE_HOST_NATIVE);
   free(r);
+}
+
+TEST(each_large_holder_comes_with_what_to_change)
+{
+  static const struct {
+    host_object of;
+    const char *words;
+  } holders[] = {
+      {{.type = "numpy.ndarray", .of = "float64", .shape = "(9, 9)"}, "float32 or int32 for rows"},
+      {{.type = "numpy.ndarray", .of = "uint8", .shape = "(9, 9)"}, "a block of rows"},
+      {{.type = "polars.DataFrame", .shape = "(9, 9)"}, "only the columns of rows"},
+      {{.type = "pyarrow.Table", .shape = "(9, 9)"}, "only the columns of rows"},
+      {{.type = "bytes"}, "make rows in parts"},
+      {{.type = "sqlalchemy.Session"}, "the part of rows that is needed"},
+      {{.type = "list", .of = "numpy.ndarray", .count = 9, .element_bytes = 20 * MIB},
+       "numpy.save"}};
+  for (size_t i = 0; i < sizeof holders / sizeof *holders; i++) {
+    host_record *r = blank();
+    r->held_bytes = r->peak_bytes = r->inside_bytes = 400 * MIB;
+    holds(r, &holders[i].of, "rows", 100 * MIB); /* a quarter of it */
+    r->inside_turns = 3;
+    at_line(r, "/x/a.py", "step()");
+    host_peak p;
+    CHECK_OK(host_peak_find(&p, r));
+    if (strstr(p.fix, holders[i].words) == NULL) FAIL("%s: %s", holders[i].of.type, p.fix);
+    free(r);
+  }
 }
 
 TEST_MAIN
