@@ -133,8 +133,40 @@ class Deadline:
         return time.thread_time() > self._own or time.monotonic() > self._clock
 
 
+LISTED = 20_000  # elements of a container that are remembered
+PART = 1024  # bytes of an element, on average, from which on they are
+
+
+def leaves(value, most):
+    """Returns the ids of some elements of a container, and of what small containers among them hold."""
+    found = []
+    for one in sample(value.values() if isinstance(value, dict) else value)[:most]:
+        inner = isinstance(one, (list, tuple)) and 0 < len(one) <= SAMPLES
+        found.extend(map(id, one) if inner else [id(one)])
+    return found
+
+
+class Parts:
+    """The elements of the containers found so far. What two containers hold together counts once: a cache, and a list of its results."""
+
+    def __init__(self):
+        self._ids = set()
+
+    def is_counted(self, value, weight):
+        """Returns whether most of what a container holds was counted with another one; remembers its elements if not."""
+        if not isinstance(value, (list, tuple, dict, set)) or weight.size < PART * max(1, weight.count) or weight.count < 4:
+            return False
+        some = leaves(value, 8)
+        if self._ids and 4 * sum(one in self._ids for one in some) >= 3 * len(some):
+            return True
+        if len(value) <= LISTED:
+            self._ids.update(map(id, value.values() if isinstance(value, dict) else value))
+        return False
+
+
 def weighed(values, until, seen):
     """Yields (bytes, weight, name, where, type) of each that is large, or keeps graphs, and was not seen yet."""
+    parts = seen.setdefault(Parts, Parts())
     for value, name, where in values:
         if until.is_over():
             break
@@ -145,6 +177,8 @@ def weighed(values, until, seen):
         except Exception:
             continue  # an object with its own behaviour
         key = weight.owner or id(value)
+        if weight.size >= LEAST and parts.is_counted(value, weight):
+            continue
         if (weight.size >= LEAST or weight.graphs >= GRAPHS or weight.mark in ("mapped", "database", "library")) and key not in seen:
             seen[key] = True
             weight.owner = key

@@ -65,6 +65,8 @@ EMPTY = ("None", "[]", "{}", "()", "list()", "dict()", "set()", '""', "''", "0")
 def role_of(line, ident):
     """Returns 2 if the line adds to a variable of that name, 1 if it assigns one, 0.5 if what it assigns is empty, 0 otherwise."""
     stripped = line.lstrip()
+    if stripped.startswith("def ") and "): " in stripped:  # a function in one line
+        stripped = line = stripped.partition("): ")[2]
     if stripped.startswith(("#", "def ", "class ", "import ", "from ")) or ident not in line:
         return 0
     best = 2 if f"SubElement({ident}," in line else 0  # of ElementTree: adds to its first argument
@@ -223,7 +225,7 @@ def is_filled(path, number, ident):
 
 def origin(path, number, ident, table):
     """Returns (file, line, grows) of the line that makes what a line gets from a function of the program, as "x = load()" does: the line of
-    that function. Otherwise the line itself. table: a line x["name"] = … adds nothing to it."""
+    that function. Otherwise the line itself. table: a line x["name"] = … adds nothing to it, but for the column of that name, if it is a text."""
     left, sign, value = statement(source_lines(path), number).partition("=")
     targets = [part.strip(" ()").partition(":")[0].rpartition(".")[2] for part in parts_between(left)]
     if not sign or ident not in targets or open_brackets(left):
@@ -244,6 +246,9 @@ def made_in(value, at, count, here, table, depth=3):
     result, inner = given[at], given[at].rpartition(".")[2]
     if not inner.isidentifier():
         return made_in(result, 0, 1, (path, numbers[-1], False), table, depth - 1) if "(" in result or "[" in result else here
+    columns = [each for each in range(first, numbers[-1]) if isinstance(table, str) and sets_column(lines[each - 1], inner, table)]
+    if columns:
+        return path, columns[-1], False
     roles = [(role_of(lines[each - 1], inner), each) for each in range(first, numbers[-1])]
     added = [each for role, each in roles if role == 2 and not (table and any(rest.startswith("[") for rest in follows(lines[each - 1], inner)))]
     made = [each for role, each in roles if role == 1]
@@ -332,6 +337,6 @@ def place_of(name, where, main, kind="", words="", carries=False, of=""):
         # An attribute of a library's class, as handler.buffer: the line that makes the object.
         return place_of(name.partition(".")[0], where, main)[0], False
     if best[0] == 1:
-        path, number, grows = origin(best[2], best[3], ident, kind in TABLES)
+        path, number, grows = origin(best[2], best[3], ident, kind in TABLES and (words.split(", ")[0] or True))
         return f"{label(path)}:{number}", grows
     return (f"{label(best[2])}:{best[3]}", best[0] == 2) if best[0] else ("", False)

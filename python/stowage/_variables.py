@@ -13,12 +13,15 @@ from ._weighing import *
 
 
 def cached(function):
-    """Returns what functools.lru_cache keeps for a function."""
-    held = gc.get_referents(function)
-    kept = next((h for h in held if isinstance(h, dict) and h is not function.__dict__), {})
-    if type(next(iter(kept.values()), None)).__name__ != "_lru_list_elem":
-        return kept
-    return [h for h in held if not isinstance(h, (type, int, dict)) and not callable(h)]
+    """Returns what functools.lru_cache keeps for a function: the results by their keys, or a list of them if their number is limited, in
+    which case the keys of the table lead to links."""
+    held = [h for h in gc.get_referents(function) if h is not function.__dict__]
+    tables = [h for h in held if isinstance(h, dict)]
+    links = next((h for h in tables if type(next(iter(h.values()), None)).__name__ == "_lru_list_elem"), None)
+    if links is None:
+        return tables[0] if tables else {}
+    keys = set(map(id, links))
+    return [h for h in held if h is not links and id(h) not in keys and type(h) is not object and not isinstance(h, type) and not callable(h)]
 
 
 def behind(value, name, depth):

@@ -35,6 +35,12 @@ for part in parts:
     buffer.write(part)
     self.records.append(part)
     counts[part][0][1] = 2
+def step(self, x): self.steps.append(x)
+def read():
+    rows = pd.DataFrame(ids)
+    rows["tags"] = [[i] for i in ids]
+    return rows
+orders = read()
 """
 
 
@@ -65,6 +71,13 @@ class Lines(unittest.TestCase):
 
     def test_the_column_that_holds_most_is_what_made_a_table_large(self):
         self.assertEqual(self.place("frame", "pandas.DataFrame", "city, id"), (5, False))
+
+    def test_the_column_that_a_function_sets_is_what_made_its_table_large(self):
+        self.assertEqual(self.place("orders", "pandas.DataFrame", "tags"), (15, False))
+        self.assertEqual(self.place("orders", "pandas.DataFrame"), (14, False))
+
+    def test_a_function_in_one_line_fills_a_list(self):
+        self.assertEqual(self.place("Tracker.steps"), (12, True))
 
     def test_what_is_put_and_written_grows(self):
         self.assertEqual((self.place("jobs"), self.place("buffer")), ((8, True), (9, True)))
@@ -326,6 +339,25 @@ class Weights(unittest.TestCase):
         kept = {name: value for value, name in _holders.opened(Server, "Server")}
         self.assertEqual(len(kept["the cache of Server.render"]), 200)
         self.assertEqual(len(kept["the cache of Server.tile"]), 200)
+
+    def test_what_a_bounded_cache_keeps_are_its_results(self):
+        import functools
+
+        @functools.lru_cache(maxsize=300)
+        def load(name):
+            return {"name": name, "data": bytes(1000) + name.encode()}
+
+        for number in range(200):
+            load(f"file {number}")
+        self.assertEqual([type(one) for one in _holders.cached(load)], [dict] * 200)
+
+    def test_what_two_containers_hold_counts_once(self):
+        kept = {number: bytearray(10_000) for number in range(400)}
+        pages = [[kept[number] for number in range(at, at + 10)] for at in range(0, 400, 10)]
+        others = [bytearray(10_000) for _ in range(400)]
+        values = [(kept, "kept", "f"), (pages, "pages", "f"), (others, "others", "f"), (list(kept.values()), "again", "f")]
+        found = list(_holders.weighed(values, _holders.Deadline(), {}))
+        self.assertEqual([one[2] for one in found], ["kept", "others"])
 
     def test_a_class_is_listed_with_the_module_that_defines_it(self):
         self.assertFalse(_holders.is_imported(Weights, __name__))
