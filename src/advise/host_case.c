@@ -115,8 +115,8 @@ void host_describe(char *out, size_t size, const host_object *o) {
   else
     snprintf(where, sizeof where, ", %s at %s", o->grows ? "grows" : "made", place);
   if (o->text_bytes > o->bytes / 4 && o->words[0] != '\0')
-    snprintf(texts, sizeof texts, " (%s of it Python strings in %.100s)", cause_size(o->text_bytes),
-             o->words);
+    snprintf(texts, sizeof texts, " (%s of it Python %s in %.100s)", cause_size(o->text_bytes),
+             strcmp(o->mark, "cells") == 0 ? "objects" : "strings", o->words);
   char name[64];
   host_name(name, sizeof name, o);
   snprintf(out, size, "%s: %s, %s%s%s", name, what, cause_size(o->bytes), texts, where);
