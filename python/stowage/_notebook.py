@@ -36,7 +36,8 @@ def _drop_last_error(shell: Any) -> None:
     freed = before - _memory.host().held_bytes
     if freed >= 1 << 20:
         _host.samples.clear()  # what grows from here on is of the new cell
-        print(f"stowage: freed {size(freed)} that the last error kept in the variables of its functions", file=sys.stderr)
+        answer = f"stowage: freed {size(freed)} that the last error kept in the variables of its functions"
+        print(answer, file=sys.stderr)
 
 
 def _cell_begins(info: Any = None) -> None:

@@ -93,6 +93,7 @@ typedef struct words {
 } words;
 
 static void cut(words *w, char *line) {
+  ASSERT(w != NULL && line != NULL);
   w->count = 0;
   line[strcspn(line, "\n")] = '\0';
   for (char *at = line; at != NULL && w->count < WORDS_MAX; w->count++) {
