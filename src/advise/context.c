@@ -906,6 +906,7 @@ void context_read(context *c, scan_text text, scan_text raw) {
   read_torch_version(c, raw);
   context_read_traits(c, text, raw);
   context_read_service(c, raw);
+  context_read_kept(c, text);
 }
 
 const char *context_phase(const context *c) {

@@ -176,6 +176,14 @@ typedef enum context_service {
   SERVICE_COUNT
 } context_service;
 
+/* What a line of a loop adds to a list or a sum, with the graph that made it. */
+typedef enum context_kept {
+  KEPT_NONE = 0,
+  KEPT_RESULT, /* "feats.append(model(x))" */
+  KEPT_LOSS,   /* "losses.append(loss)" … */
+  KEPT_SUM,    /* … and "total_loss += loss" */
+} context_kept;
+
 #define CONTEXT_BIT(name) (UINT64_C(1) << CONTEXT_INDEX_##name)
 
 typedef struct context {
@@ -190,6 +198,9 @@ typedef struct context {
   char unit[64];                 /* the container or unit whose limit was reached; "": unknown */
   char growth[80];               /* what grows: "mem_gb from 8.1 to 37 in 5 lines" */
   uint32_t batch;                /* a batch size that the text names; 0: unknown */
+  context_kept kept;             /* a line that keeps the graph of every pass … */
+  char kept_code[160];           /* … its text … */
+  char kept_line[160];           /* … and its place, "": unknown */
 } context;
 
 /* Fills `c` from `text`, a cleaned text; `raw` is the text before that. */

@@ -285,6 +285,30 @@ static void detect_graphs(explanation *x) {
   if (does(x, TRAIT_GRAPHS)) cause_say(c, "it failed while a graph was captured");
 }
 
+/* Detects a line of the program that keeps the graph of every pass. A loop that holds most of the
+ * device is full of them; a single request that large is something else. */
+static void detect_kept(explanation *x) {
+  const message *m = &x->evidence.message;
+  const numbers *n = &x->evidence.n;
+  const context *c = &m->context;
+  bool torch = m->kind == MESSAGE_TORCH || (m->kind == MESSAGE_CUDA && has(x, CONTEXT_BIT(TORCH)));
+  if (c->kept == KEPT_NONE || !torch || diagnosis_had_room(n)) return;
+  if (known(n->device_bytes) && ((known(n->live_bytes) && n->live_bytes < n->device_bytes / 2) ||
+                                 (known(n->asked_bytes) && n->asked_bytes > n->device_bytes / 4)))
+    return;
+  bool other = has(x, CONTEXT_BIT(OPTIMIZER) | CONTEXT_BIT(LOADING));
+  cause *found = diagnosis_cause(x, CAUSE_GRAPH_KEPT, other ? 0.4 : 0.65);
+  cause_head(found, "This line keeps %s with the graph that made it, so every pass adds %s: %s",
+             c->kept == KEPT_RESULT ? "the result of every pass" : "the loss of every pass",
+             c->kept == KEPT_RESULT ? "all that its forward pass saved" : "memory",
+             c->kept_code);
+  if (c->kept_line[0] != '\0') cause_say(found, "the line is at %s", c->kept_line);
+  cause_say(found, "%s",
+            c->kept == KEPT_RESULT
+                ? "the text shows no torch.no_grad(): the model builds a graph for a backward pass"
+                : "a loss is a tensor: its number alone is loss.item()");
+}
+
 /* Uses what XLA reports about a compiled program: its largest part. */
 static void detect_program(explanation *x) {
   const message *m = &x->evidence.message;
@@ -760,6 +784,7 @@ void diagnosis_device(explanation *x) {
   detect_own_buffer(x);
   detect_spike(x);
   detect_graphs(x);
+  detect_kept(x);
   findings_rank(&x->findings);
   bool open = x->findings.count == 0 || x->findings.list[0].confidence < 0.5;
   if (open && diagnosis_had_room(n) && x->evidence.message.kind != MESSAGE_VLLM &&

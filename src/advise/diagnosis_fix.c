@@ -456,6 +456,38 @@ static void add_way(explanation *x) {
   add(x, &r, MESSAGE_UNKNOWN);
 }
 
+/* Writes the line that keeps a graph, without the graph: "losses.append(loss.item())". Returns
+ * false if the line is not whole. */
+static bool write_kept(char out[200], const context *c) {
+  const char *code = c->kept_code, *drop = c->kept == KEPT_RESULT ? ".detach().cpu()" : ".item()";
+  size_t length = strlen(code), at = length - 1;
+  const char *plus = strstr(code, " += ");
+  if (length == 0 || length + 1 >= sizeof c->kept_code) return false;
+  if (c->kept == KEPT_SUM && plus != NULL)
+    at = (size_t)(plus + 4 - code) +
+         strspn(plus + 4, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.");
+  else if (code[at] != ')' && code[at] != ']')
+    return false;
+  snprintf(out, 200, "%.*s%s%s", (int)at, code, drop, code + at);
+  return true;
+}
+
+/* Names the line that keeps a graph, and what it must keep instead. */
+static void add_kept(explanation *x) {
+  const context *c = &x->evidence.message.context;
+  char text[400], line[200] = "";
+  bool result = c->kept == KEPT_RESULT, whole = write_kept(line, c);
+  if (!whole) snprintf(line, sizeof line, "%s", result ? "out.detach().cpu()" : "loss.item()");
+  if (result && !context_any(c, CONTEXT_BIT(BACKWARD)))
+    snprintf(text, sizeof text, "build no graph: with torch.no_grad(): around the loop%s%s; and %s",
+             c->kept_line[0] != '\0' ? " of " : "", c->kept_line, line);
+  else
+    snprintf(text, sizeof text, "keep %s without its graph%s%s: %s", result ? "the result" : "the loss",
+             c->kept_line[0] != '\0' ? ", at " : "", c->kept_line, line);
+  recipe r = {.change = text, .cost = result ? "none, if no backward pass uses them" : "none"};
+  add(x, &r, MESSAGE_UNKNOWN);
+}
+
 /* Returns the name of the batch size in the settings of the trainer that owns the loop. */
 static const char *batch_name(const context *c, bool owned) {
   if (!owned) return "batch_size";
@@ -557,6 +589,7 @@ void diagnosis_fixes(explanation *x) {
   } else if (message_is_device(m->kind)) {
     add_processes(x, f->list[0].id);
   }
+  if (f->list[0].id == CAUSE_GRAPH_KEPT && m->context.kept != KEPT_NONE) add_kept(x);
   if (f->list[0].id == CAUSE_BATCH_TOO_BIG && diagnosis_own(m) == 0 && add_batch(x, derived))
     derived |= DERIVED_BATCH;
   bool second = f->count > 1 && f->list[1].confidence >= 0.4 && f->list[1].id != f->list[0].id;

@@ -669,6 +669,17 @@ static const recipe rows[] = {
                "batch by batch",
      .cost = "none"},
 
+    {.causes = C(GRAPH_KEPT),
+     .kinds = TORCHY,
+     .change = "look for more such lines: lists, sums and attributes (self.…) that keep a tensor of "
+               "every pass; keep .item() or .detach().cpu() there",
+     .cost = "none"},
+    {.causes = C(GRAPH_KEPT),
+     .kinds = TORCHY,
+     .change = "check it: print(torch.cuda.memory_allocated()) after each pass; the number must "
+               "stop growing after the first few",
+     .cost = "none"},
+
     /* ---- evaluation ---- */
     {.causes = C(EVAL_BATCH_BIGGER),
      .need = M(YOLO),

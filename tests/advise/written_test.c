@@ -149,6 +149,9 @@ TEST(texts_of_newer_programs_get_their_cause_and_a_fitting_fix)
 TEST(programs_with_settings_of_their_own_get_no_others)
 { CHECK(check_texts("texts_owners.txt") >= 15); }
 
+TEST(kinds_of_reports_that_were_answered_wrongly_are_right)
+{ CHECK(check_texts("texts_reports.txt") >= 6); }
+
 TEST(a_number_that_a_terminal_wrapped_is_read_as_one)
 {
   static const char text[] = "duckdb.duckdb.OutOfMemoryException: Out of Memory Error: failed to "
