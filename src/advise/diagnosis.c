@@ -51,9 +51,11 @@ static void refuse(explanation *x) {
   const message *m = &x->evidence.message;
   if (m->kind == MESSAGE_FOREIGN) {
     bool server = (m->details & MESSAGE_SERVER) != 0;
+    bool warning = (m->details & MESSAGE_WARNING) != 0;
     buffer_printf(&x->headline, "%s: %s",
-                  server ? "This is the memory of another program"
-                         : "This is not a shortage of GPU or host memory",
+                  warning  ? "This is a warning, not a failure"
+                  : server ? "This is the memory of another program"
+                           : "This is not a shortage of GPU or host memory",
                   m->name);
     if (known(m->asked_bytes)) buffer_printf(&x->headline, ": %s", cause_size(m->asked_bytes));
     buffer_printf(&x->notes, "%s\n", m->help);

@@ -134,13 +134,52 @@ static void detect_processes(explanation *x) {
   }
 }
 
+/* Detects a pool of JAX or TensorFlow that asked for less and less at its start: others hold the
+ * device. JAX takes 75% of it; a program that has nothing yet fills nothing. */
+static void detect_falling(explanation *x) {
+  const message *m = &x->evidence.message;
+  bool xla = m->kind == MESSAGE_XLA || m->kind == MESSAGE_TENSORFLOW;
+  if (!xla || m->falling_count < 2 || known(m->live_bytes) || m->falling_bytes < SMALL_POOL) return;
+  cause *c = diagnosis_cause(x, CAUSE_OTHER_PROCESS, 0.65);
+  cause_head(c,
+             "%s asked for %s at its start, then for less and less: not even %s was free, so "
+             "another process holds the device",
+             m->kind == MESSAGE_XLA ? "JAX" : "TensorFlow", cause_size(m->falling_bytes),
+             cause_size(m->least_bytes));
+  cause_say(c, "%s takes %s of a device when it starts, before the program has any data",
+            m->kind == MESSAGE_XLA ? "JAX" : "TensorFlow",
+            m->kind == MESSAGE_XLA ? "three quarters" : "nearly all");
+}
+
+/* Detects a driver's pool of which a large part is neither live nor free: it keeps what was freed,
+ * in pieces. */
+static void detect_async(explanation *x) {
+  const message *m = &x->evidence.message;
+  const numbers *n = &x->evidence.n;
+  if (!m->async || !known(n->device_bytes) || !known(n->live_bytes) || !known(n->free_bytes))
+    return;
+  uint64_t sum = n->live_bytes + n->free_bytes + context_bytes(n->device_bytes);
+  if (n->live_bytes > n->device_bytes || sum >= n->device_bytes ||
+      n->device_bytes - sum < n->device_bytes / 8)
+    return;
+  cause *c = diagnosis_cause(x, CAUSE_FRAGMENTATION, 0.5);
+  cause_head(c,
+             "%s of the device's %s is neither live nor free: the driver's pool (%s) keeps it in "
+             "pieces, or another process holds it",
+             cause_size(n->device_bytes - n->live_bytes - n->free_bytes),
+             cause_size(n->device_bytes),
+             m->kind == MESSAGE_TORCH ? "backend:cudaMallocAsync" : "cuda_malloc_async");
+  cause_say(c, "%s live, %s free; a process needs up to %s besides", cause_size(n->live_bytes),
+            cause_size(n->free_bytes), cause_size(context_bytes(n->device_bytes)));
+}
+
 /* Detects a large part of the device that nothing in the text accounts for. */
 static void detect_unaccounted(explanation *x) {
   const numbers *n = &x->evidence.n;
   const message *m = &x->evidence.message;
   if (!known(n->device_bytes)) return;
-  if ((m->kind == MESSAGE_TENSORFLOW || m->kind == MESSAGE_XLA) && known(n->free_bytes) &&
-      n->free_bytes < n->device_bytes / 2) {
+  if ((m->kind == MESSAGE_TENSORFLOW || m->kind == MESSAGE_XLA) && !m->async &&
+      known(n->free_bytes) && n->free_bytes < n->device_bytes / 2) {
     cause *c = diagnosis_cause(x, CAUSE_OTHER_PROCESS, 0.8);
     cause_head(c, "Only %s of the device's %s was free when the program started",
                cause_size(n->free_bytes), cause_size(n->device_bytes));
@@ -779,6 +818,8 @@ void diagnosis_device(explanation *x) {
   if (!diagnosis_had_room(n)) detect_holes(x);
   detect_limit(x);
   detect_processes(x);
+  detect_falling(x);
+  detect_async(x);
   detect_start(x);
   detect_measured(x);
   detect_own_buffer(x);

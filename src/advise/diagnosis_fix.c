@@ -19,6 +19,7 @@
 #define SCRIPT      "python train.py"     /* stands for the user's own command in the tables */
 #define SHARE_STEP  0.05
 #define HUGE_LEAST  (UINT64_C(256) << 30) /* more than a machine has by this is hopeless */
+#define PINNED_MOST (UINT64_C(1) << 45)   /* larger limits are errors of reading */
 #define SAME_WORDS  30                    /* characters with which fixes of the same kind begin */
 
 /* Returns whether the system's log names the killed program, and it does not run Python. */
@@ -69,6 +70,7 @@ static uint64_t derive(const explanation *x) {
   bool own = !m->async; /* PyTorch's own allocator */
   set |= own && !context_any(c, CONTEXT_BIT(WINDOWS)) && c->torch_from >= 201 ? DERIVED_EXPANDS : 0;
   set |= own && c->torch_from >= 110 ? DERIVED_SPLITS : 0;
+  set |= m->async ? DERIVED_ASYNC : 0;
   bool room = m->kind != MESSAGE_HOST && diagnosis_had_room(&x->evidence.n);
   bool unused = m->kind == MESSAGE_TORCH && diagnosis_unused(&x->evidence.n);
   set |= room || unused ? DERIVED_ROOM : 0;
@@ -362,6 +364,22 @@ static void add_processes(explanation *x, cause_id id) {
   add(x, &r, saving(x, id));
 }
 
+/* Doubles the limit of TensorFlow's pool of pinned host memory, in the variable of its version. */
+static void add_pinned(explanation *x) {
+  const message *m = &x->evidence.message;
+  char text[240];
+  recipe r = {.change = text, .cost = "RAM that cannot be paged out"};
+  if (m->host != HOST_PINNED || m->what[0] == '\0') return;
+  bool old = strcmp(m->what, "cuda_host_bfc") == 0, sized = m->limit_bytes < PINNED_MOST;
+  unsigned long long limit = sized ? m->limit_bytes >> 20 : 0;
+  snprintf(text, sizeof text,
+           "raise its limit, if the host has the RAM: export TF_%s_HOST_MEM_LIMIT_IN_MB=%llu (MiB%s",
+           old ? "CUDA" : "GPU", sized ? 2 * limit : 262144, sized ? "; it was " : ")");
+  size_t used = strlen(text);
+  if (sized) snprintf(text + used, sizeof text - used, "%llu)", limit);
+  add(x, &r, MESSAGE_UNKNOWN);
+}
+
 /* "shape (87000, 227, 227, 3) and data type uint8": the same array in a file. `named` is the
  * type. */
 static void add_file(explanation *x, const char *named) {
@@ -482,8 +500,9 @@ static void add_kept(explanation *x) {
     snprintf(text, sizeof text, "build no graph: with torch.no_grad(): around the loop%s%s; and %s",
              c->kept_line[0] != '\0' ? " of " : "", c->kept_line, line);
   else
-    snprintf(text, sizeof text, "keep %s without its graph%s%s: %s", result ? "the result" : "the loss",
-             c->kept_line[0] != '\0' ? ", at " : "", c->kept_line, line);
+    snprintf(text, sizeof text, "keep %s without its graph%s%s: %s",
+             result ? "the result" : "the loss", c->kept_line[0] != '\0' ? ", at " : "",
+             c->kept_line, line);
   recipe r = {.change = text, .cost = result ? "none, if no backward pass uses them" : "none"};
   add(x, &r, MESSAGE_UNKNOWN);
 }
@@ -580,6 +599,7 @@ void diagnosis_fixes(explanation *x) {
   if (m->kind == MESSAGE_HOST) {
     diagnosis_limit_fixes(x);
     add_request(x);
+    add_pinned(x);
     if (diagnosis_killed_program(x)) derived |= DERIVED_NAMED;
     add_way(x);
     bool larger = diagnosis_known(m->asked_bytes) && diagnosis_known(m->host_bytes) &&

@@ -350,6 +350,15 @@ static void detect_rest(explanation *x) {
     detect_fork(x);
     return;
   }
+  if (m->host == HOST_PINNED && m->what[0] == '\0') {
+    cause *c = diagnosis_cause(x, CAUSE_HOST_LIMIT, 0.55);
+    cause_head(c, "The driver could not pin %s of host memory (RAM) for TensorFlow; the device is "
+               "not full",
+               known(m->asked_bytes) ? cause_size(m->asked_bytes) : "a block");
+    cause_say(c, "RAM is nearly full, or the system limits what may be pinned (under WSL a part of "
+                 "half the machine's RAM)");
+    return;
+  }
   for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
     if (table[i].host != m->host) continue;
     cause *c = diagnosis_cause(x, table[i].id, table[i].confidence);

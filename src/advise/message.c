@@ -208,6 +208,26 @@ static void without_mentions(buffer *clean) {
   }
 }
 
+#define HARMLESS "this is not a failure"
+
+/* Overwrites TensorFlow's lines about a request that it can do without: "ran out of memory trying
+ * to allocate 2.13GiB … The caller indicates that this is not a failure". Returns how many there
+ * are; *bytes receives the largest request. */
+static uint32_t without_harmless(buffer *clean, uint64_t *bytes) {
+  scan_text t = {clean->data, clean->data + clean->length};
+  uint32_t count = 0;
+  *bytes = MESSAGE_UNKNOWN;
+  for (const char *at; (at = scan_find(t, HARMLESS)) != NULL; t.at = at) {
+    scan_text line = scan_line((scan_text){clean->data, t.end}, at);
+    uint64_t asked = scan_size_after(line, "trying to allocate ");
+    if (asked != MESSAGE_UNKNOWN && (*bytes == MESSAGE_UNKNOWN || asked > *bytes)) *bytes = asked;
+    at = line.end;
+    memset(clean->data + (line.at - clean->data), ' ', (size_t)(line.end - line.at));
+    count++;
+  }
+  return count;
+}
+
 static scan_text whole(const buffer *b) {
   return (scan_text){b->data, b->data + b->length};
 }
@@ -221,6 +241,15 @@ static scan_text decoded(buffer *first, buffer *outputs, buffer *second, scan_te
   return decode_text(second, whole(outputs)) ? whole(second) : whole(outputs);
 }
 
+/* Returns whether only lines of TensorFlow's allocator without a refusal are left. */
+static bool is_harmless(const message *m, scan_text t) {
+  static const char *const failures[] = {"xhausted", "XHAUSTED",     "OOM when", "OUT_OF_MEMORY",
+                                         "rror:",    "out of memory", "Dst tensor"};
+  return !scan_has_any(t, failures, sizeof failures / sizeof *failures) &&
+         (m->kind == MESSAGE_TENSORFLOW || m->kind == MESSAGE_XLA) &&
+         m->asked_bytes == MESSAGE_UNKNOWN && m->details == 0;
+}
+
 void message_read(message *m, const char *text, size_t count) {
   buffer first = BUFFER_INIT, outputs = BUFFER_INIT, second = BUFFER_INIT, clean = BUFFER_INIT;
   *m = message_blank();
@@ -229,6 +258,8 @@ void message_read(message *m, const char *text, size_t count) {
   /* Without memory for a copy, the original is parsed. */
   bool copied = clean_text(&clean, raw) == STOW_OK && clean.data != NULL;
   scan_text t = copied ? whole(&clean) : raw;
+  uint64_t harmless_bytes = MESSAGE_UNKNOWN;
+  uint32_t harmless = copied ? without_harmless(&clean, &harmless_bytes) : 0;
   if (copied) without_mentions(&clean);
   if (!read_first(m, t, raw)) {
     context_read(&m->context, last_part(t), last_part(raw));
@@ -236,6 +267,16 @@ void message_read(message *m, const char *text, size_t count) {
     if (where != NULL && m->failures > 1) read_failed_batch(m, (scan_text){where, t.end});
     if (where != NULL && message_is_device(m->kind))
       read_passed_batch(m, (scan_text){where, t.end});
+  }
+  if (harmless > 0 && (m->kind == MESSAGE_NONE || is_harmless(m, t))) {
+    m->kind = MESSAGE_FOREIGN;
+    m->host = HOST_NONE;
+    m->details = MESSAGE_WARNING;
+    m->asked_bytes = harmless_bytes;
+    m->failures = 0;
+    m->name = "TensorFlow tried a faster way that needs more memory, and went on without it";
+    m->help = "nothing must be changed; a smaller batch, or nobody else on the device "
+              "(nvidia-smi), may make it faster; TF_CPP_MIN_LOG_LEVEL=2 hides such warnings";
   }
   buffer_free(&clean);
   buffer_free(&second);

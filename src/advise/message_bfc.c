@@ -44,11 +44,12 @@ static void bin_line(message_chunks *bins, scan_text line) {
 }
 
 /* Parses "Limit: 503270604" and "InUse: 503061248" at the start of a line, or after a logger's "]
- * ". */
+ * ". The driver's pool writes the first on the line of its head: "Stats: Limit: 503270604". */
 static void stats_line(message *m, scan_text line) {
   const char *bracket = scan_find(line, "] ");
   scan_text rest = bracket != NULL ? scan_from(line, bracket) : line;
   while (rest.at < rest.end && (*rest.at == ' ' || *rest.at == '\t')) rest.at++;
+  if (scan_starts(rest, "Stats: Limit:")) rest.at = scan_find(rest, "Stats: ");
   if (scan_starts(rest, "Limit:")) m->limit_bytes = scan_size_after(rest, "Limit:");
   if (scan_starts(rest, "InUse:")) m->live_bytes = scan_size_after(rest, "InUse:");
   if (scan_has(rest, "memory_limit_: ")) {

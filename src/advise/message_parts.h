@@ -28,6 +28,8 @@ static inline message message_blank(void) {
                    .wanted_tokens = MESSAGE_UNKNOWN,
                    .cache_tokens = MESSAGE_UNKNOWN,
                    .next_bytes = MESSAGE_UNKNOWN,
+                   .falling_bytes = MESSAGE_UNKNOWN,
+                   .least_bytes = MESSAGE_UNKNOWN,
                    .device = UINT32_MAX,
                    .context = {.torch_to = UINT16_MAX}};
 }

@@ -83,6 +83,7 @@ static void read_new(message *m, scan_text t) {
   m->free_bytes = scan_size_after(t, " of which ");
   m->process_bytes = scan_size_after(t, "this process has ");
   m->live_bytes = scan_size_after(t, "Of the allocated memory ");
+  if (!known(m->live_bytes)) m->live_bytes = scan_size_after(t, "llocated so far: ");
   m->cached_bytes = scan_size_before(t, " is reserved by PyTorch but unallocated");
   m->graph_bytes = scan_size_before(t, " allocated in private pools");
   m->limit_bytes = scan_size_before(t, " allowed; Of the");
@@ -276,8 +277,9 @@ bool message_torch(message *m, scan_text t, const char **where) {
     read_apple(m, s);
     return true;
   }
+  if (scan_has(t, "backend:cudaMallocAsync")) m->async = true;
   read_new(m, s);
-  if (!known(m->device_bytes)) read_old(m, s);
+  if (!known(m->device_bytes) && !known(m->live_bytes)) read_old(m, s);
   /* Only Windows lets a program hold more than the device has: the rest is RAM. */
   if (known(m->live_bytes) && known(m->device_bytes) && m->process_count == 0 &&
       m->live_bytes > m->device_bytes + m->device_bytes / 50 &&

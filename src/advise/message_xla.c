@@ -127,6 +127,7 @@ static void read_requested(message *m, scan_text t) {
                                       "an out of memory trying to allocate ",
                                       "Attempting to allocate ",
                                       "Attempting to reserve ",
+                                      "cuMemAllocAsync failed to allocate ",
                                       "failed to allocate ",
                                       "Failed to allocate ",
                                       "failed to alloc "};
@@ -144,6 +145,30 @@ static void read_requested(message *m, scan_text t) {
   }
 }
 
+/* Reads requests of the pool's own start, each a tenth smaller than the one before: "failed to
+ * allocate 59.32GiB (63694176256 bytes) from device: …", then 53.39GiB. The device has less free
+ * than the last of them. */
+static void read_falling(message *m, scan_text t) {
+  static const char words[] = "failed to allocate ";
+  /* A pool that grows on demand asks in the same way when the program's own data fills it. */
+  static const char *const grows[] = {"PREALLOCATE=false", "ALLOW_GROWTH=true", "allow_growth",
+                                      "set_memory_growth"};
+  if (scan_has_any(t, grows, sizeof grows / sizeof *grows)) return;
+  uint64_t last = MESSAGE_UNKNOWN;
+  for (const char *at; (at = scan_find(t, words)) != NULL; t.at = at) {
+    scan_text line = {at, scan_line(t, at).end};
+    if (!scan_has(line, "from device") && !scan_has(line, "retry")) continue;
+    const char *bracket = scan_find(line, "(");
+    uint64_t bytes = scan_size(line, bracket != NULL ? bracket : at);
+    if (!known(bytes)) continue;
+    if (m->falling_count == 0) m->falling_bytes = bytes;
+    /* A retry later in the log begins again at the top. */
+    if (known(last) && bytes >= last) continue;
+    m->falling_count++;
+    m->least_bytes = last = bytes;
+  }
+}
+
 /* Parses "Used 9.08G of 7.48G hbm", and what TensorFlow reports about the device at start. */
 static void read_device(message *m, scan_text t) {
   const char *hbm = scan_find(t, "in memory space hbm");
@@ -153,6 +178,15 @@ static void read_device(message *m, scan_text t) {
     if (used != NULL) m->device_bytes = scan_size_after(scan_from(rest, used), " of ");
     m->whole_bytes = scan_size(rest, used);
     m->context.seen |= CONTEXT_BIT(TPU);
+    return;
+  }
+  /* The driver's pool (cuda_malloc_async): what is free at the failure, not at the start. */
+  const char *both = scan_find(t, "Free memory/Total memory: ");
+  if (both != NULL) {
+    scan_text pair = {both, scan_line(t, both).end};
+    m->free_bytes = scan_size(pair, both);
+    m->device_bytes = scan_size_after(pair, "/");
+    m->async = true;
     return;
   }
   static const char *const totals[] = {"Total memory: ", "totalMemory: "};
@@ -178,6 +212,10 @@ static void read_host_side(message *m, scan_text t) {
   if (known(pinned) || scan_has(t, "cuda_host_bfc") || scan_has(t, "gpu_host_bfc")) {
     m->kind = MESSAGE_HOST;
     m->host = HOST_PINNED;
+    snprintf(m->what, sizeof m->what, "%s",
+             scan_has(t, "cuda_host_bfc")   ? "cuda_host_bfc"
+             : scan_has(t, "gpu_host_bfc") ? "gpu_host_bfc"
+                                           : "");
   }
 }
 
@@ -202,6 +240,7 @@ bool message_xla(message *m, scan_text t, const char **where) {
                {"bytes) from device: CUDA_ERROR_OUT_OF_MEMORY", true},
                {"_bfc) ran out of memory", true},
                {"bfc_allocator.cc", true},
+               {"cuMemAllocAsync failed to allocate ", true},
                {"BFC", true},
                {"RESOURCE_EXHAUSTED", false},
                {"Resource exhausted", false},
@@ -226,11 +265,13 @@ bool message_xla(message *m, scan_text t, const char **where) {
       !scan_has(t, "out of memory") && !scan_has(t, "OOM") && !scan_has(t, "xhausted"))
     return false;
   if (where != NULL) *where = start;
-  /* In some versions XLA's files are in a folder of TensorFlow. */
+  /* In some versions XLA's files are in a folder of TensorFlow. TensorFlow builds its own copy of
+   * XLA ("external/local_xla/xla/"), JAX takes another one ("external/xla/xla/"). */
   bool foreign = scan_has(t, "jax") || scan_has(t, "pjrt") || scan_has(t, "org_tensorflow");
-  bool jax = foreign || (scan_has(t, "xla/") && !scan_has(t, "tensorflow/"));
+  bool local = scan_has(t, "external/local_xla/") || scan_has(t, "external/local_tsl/");
+  bool jax = foreign || (scan_has(t, "xla/") && !scan_has(t, "tensorflow/") && !local);
   bool flow = scan_has(t, "OOM when allocating tensor") || scan_has(t, "ResourceExhaustedError") ||
-              (scan_has(t, "tensorflow") && !jax);
+              ((scan_has(t, "tensorflow") || local) && !jax);
   m->kind = (tensorflow && !jax) || flow ? MESSAGE_TENSORFLOW : MESSAGE_XLA;
   m->failures = 1;
   if (scan_has(t, "bytes) from device: ") && !scan_has(t, "ran out of memory") &&
@@ -239,6 +280,7 @@ bool message_xla(message *m, scan_text t, const char **where) {
   if (m->kind == MESSAGE_TENSORFLOW && scan_has(t, "_EagerConst")) m->details |= MESSAGE_INPUT;
   read_device(m, t);
   read_requested(m, t);
+  read_falling(m, t);
   read_buffers(m, t);
   read_shape(m, t);
   read_host_side(m, t);

@@ -52,6 +52,7 @@ enum {
 #define DERIVED_HOPELESS (UINT64_C(1) << 37)
 #define DERIVED_DOCKER   (UINT64_C(1) << 39) /* what runs the container: Docker … */
 #define DERIVED_PODS     (UINT64_C(1) << 40) /* … Kubernetes, or the text does not show it */
+#define DERIVED_ASYNC    (UINT64_C(1) << 41) /* the framework uses the driver's pool */
 #define DERIVED_FREED    (UINT64_C(1) << 38) /* the request alone is within the limit */
 
 #define RECIPE_HALF_BATCH                                                                          \

@@ -57,6 +57,7 @@ static const recipe questions[] = {
          "stowage run -- python train.py (your command) records the run and explains how it ended"},
     {.kinds = K(TORCH),
      .must = D(SPILLS),
+     .mustnot = D(ASYNC),
      .from = 201,
      .change = "on Linux stowage run -- python train.py (your command); elsewhere "
                "torch.cuda.memory._record_memory_history(), after the failure "
@@ -66,6 +67,7 @@ static const recipe questions[] = {
      .change = "on Linux: stowage run -- python train.py (your command) records the run and "
                "explains how it ended"},
     {.kinds = K(TORCH),
+     .mustnot = D(ASYNC),
      .from = 201,
      .never = M(INTEL) | M(NPU),
      .change = "torch.cuda.memory._record_memory_history(), after the failure "

@@ -410,13 +410,18 @@ static const recipe rows[] = {
                "whole video (reverse, a long tpad, palettegen on all of it)",
      .cost = "more commands"},
     {.hosts = H(PINNED),
-     .change =
-         "raise its limit, in MB: TF_CUDA_HOST_MEM_LIMIT_IN_MB=131072 (TF_GPU_HOST_MEM_LIMIT_IN_"
-         "MB in new versions), if the host has the RAM",
-     .cost = "RAM that cannot be paged out"},
-    {.hosts = H(PINNED),
      .change = "feed smaller batches, and do not hold the whole dataset as one tensor (tf.data)",
      .cost = "more, smaller steps"},
+    {.hosts = H(PINNED),
+     .need = M(WSL),
+     .change = "give WSL more RAM (it has half of the machine's): memory=24GB under [wsl2] in "
+               "%UserProfile%\\.wslconfig, then wsl --shutdown",
+     .cost = "less RAM for Windows"},
+    {.hosts = H(PINNED),
+     .never = M(WSL),
+     .change = "fewer prefetched batches: dataset.prefetch(1) and map(…, num_parallel_calls=2) "
+               "instead of tf.data.AUTOTUNE",
+     .cost = "slower loading"},
     {.hosts = H(NOTEBOOK) | H(DIED),
      .need = M(COLAB),
      .change = "Runtime > Change runtime type > High-RAM, or restart and run fewer cells",

@@ -201,6 +201,27 @@ TEST(paddle_message_after_its_own_traceback)
         near(m.free_bytes, 512 * MIB));
 }
 
+TEST(numbers_of_the_driver_s_own_pool_are_read)
+{
+  static const quantities all[] = {
+      {"E gpu_cudamallocasync_allocator.cc:297] gpu_async_0 cuMemAllocAsync failed to allocate "
+       "1610612736 bytes: CUDA error: out of memory (CUDA_ERROR_OUT_OF_MEMORY)\n Reported by CUDA: "
+       "Free memory/Total memory: 411828224/25757220864\n"
+       "E gpu_cudamallocasync_allocator.cc:302] Stats: Limit:                     23134371840\n"
+       "InUse:                     22231369216\nMaxInUse:                  22651369216\n",
+       1610612736, 411828224, 22231369216, 23134371840, 25757220864},
+      {"torch.OutOfMemoryError: Allocation on device 1 would exceed allowed memory. (out of "
+       "memory)\nCurrently allocated     : 10.50 GiB\nRequested               : 512.00 MiB\n"
+       "Device limit            : 14.75 GiB\nFree (according to CUDA): 12.00 MiB\n"
+       "PyTorch limit (set by user-supplied memory fraction)\n                        : 11.00 GiB",
+       512 * MIB, 12 * MIB, 10 * GIB + GIB / 2, 11 * GIB, 14 * GIB + 3 * GIB / 4},
+      {"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0. Allocated so "
+       "far: 20.00 GiB (backend:cudaMallocAsync)",
+       2 * GIB, NONE, 20 * GIB, NONE, NONE},
+  };
+  CHECK_QUANTITIES(all);
+}
+
 /* A number near the failure that has no field is in a sentence that the answer repeats. */
 TEST(numbers_without_a_field_are_quoted)
 {
