@@ -292,6 +292,8 @@ static const struct {
     {"_initialize_with_initializer", CONTEXT_BIT(LOADING)},
     {"patch_weight_to_device", CONTEXT_BIT(LOADING)}, /* ComfyUI */
     {"partially_load", CONTEXT_BIT(LOADING)},
+    {"_move_model_to_vram", CONTEXT_BIT(LOADING)}, /* InvokeAI */
+    {"full_load_to_vram", CONTEXT_BIT(LOADING)},
     {".cuda()", CONTEXT_BIT(PLACING)},
     {".cuda(", CONTEXT_BIT(PLACING)},
     {".to(device", CONTEXT_BIT(PLACING)},

@@ -152,6 +152,11 @@ enum {
 #define TRAIT_EDITOR       (UINT64_C(1) << 56) /* a program that edits video or pictures */
 #define TRAIT_NNUNET       (UINT64_C(1) << 57)
 #define TRAIT_WEIGHTS_FILE (UINT64_C(1) << 58) /* safetensors was reading a file */
+#define TRAIT_EXLLAMA      (UINT64_C(1) << 59) /* ExLlamaV2 and V3, TabbyAPI */
+#define TRAIT_SPARK        (UINT64_C(1) << 60) /* Spark with RAPIDS */
+#define TRAIT_INVOKE       (UINT64_C(1) << 61) /* InvokeAI */
+#define TRAIT_NVCC         (UINT64_C(1) << 62) /* an extension for CUDA is being built */
+#define TRAIT_PDIST        (UINT64_C(1) << 63) /* SciPy's distances of all pairs, in float64 */
 
 /* What limits host memory: each has its own way to raise the limit. */
 typedef enum context_service {
@@ -176,6 +181,9 @@ typedef enum context_service {
   SERVICE_COUNT
 } context_service;
 
+/* From this build of llama.cpp on, -fa takes a value: on, off or auto (August 2025). */
+#define LLAMA_FA_VALUE 6325
+
 /* What a line of a loop adds to a list or a sum, with the graph that made it. */
 typedef enum context_kept {
   KEPT_NONE = 0,
@@ -198,6 +206,7 @@ typedef struct context {
   char unit[64];                 /* the container or unit whose limit was reached; "": unknown */
   char growth[80];               /* what grows: "mem_gb from 8.1 to 37 in 5 lines" */
   uint32_t batch;                /* a batch size that the text names; 0: unknown */
+  uint32_t llama_build;          /* the number of llama.cpp's build; 0: unknown */
   context_kept kept;             /* a line that keeps the graph of every pass … */
   char kept_code[160];           /* … its text … */
   char kept_line[160];           /* … and its place, "": unknown */

@@ -137,6 +137,27 @@ static const struct {
     {"MEM_OBJECT_ALLOCATION_FAILURE", TRAIT_OPENCL},
     {"CL_OUT_OF_RESOURCES", TRAIT_OPENCL},
     {"clEnqueue", TRAIT_OPENCL},
+    {"exllama", TRAIT_EXLLAMA},
+    {"ExLlama", TRAIT_EXLLAMA},
+    {"Exllama", TRAIT_EXLLAMA},
+    {"abbyAPI", TRAIT_EXLLAMA},
+    {"com.nvidia.spark.rapids", TRAIT_SPARK},
+    {"spark.rapids.", TRAIT_SPARK},
+    {"rapids-4-spark", TRAIT_SPARK},
+    {"InvokeAI", TRAIT_INVOKE},
+    {"invokeai", TRAIT_INVOKE},
+    {"/bin/nvcc", TRAIT_NVCC},
+    {"nvcc error", TRAIT_NVCC},
+    {"flash-attn", TRAIT_NVCC},
+    {"flash_attn", TRAIT_NVCC},
+    {"cicc", TRAIT_NVCC},
+    {"ptxas", TRAIT_NVCC},
+    {"pdist(", TRAIT_PDIST},
+    {"linkage(", TRAIT_PDIST},
+    {"scipy/spatial/distance.py", TRAIT_PDIST},
+    {"scipy\\spatial\\distance.py", TRAIT_PDIST},
+    {"scipy/cluster/hierarchy.py", TRAIT_PDIST},
+    {"scipy\\cluster\\hierarchy.py", TRAIT_PDIST},
     {"timeline resolution", TRAIT_EDITOR},
     {"DaVinci", TRAIT_EDITOR},
     {"Premiere", TRAIT_EDITOR},
@@ -226,6 +247,8 @@ static const struct {
     {"build_ext", TRAIT_PIP},
     {"bdist_wheel", TRAIT_PIP},
     {"Building wheel", TRAIT_PIP},
+    {"building wheel", TRAIT_PIP},
+    {"Could not build wheels", TRAIT_PIP},
     {"uv pip", TRAIT_PIP},
     {"torch/utils/cpp_extension", TRAIT_PIP},
     /* TensorFlow 1: names and messages that 2 no longer has */
@@ -450,6 +473,29 @@ static bool makes_logits(scan_text t) {
   return last >= WORDS_LEAST && elements >= LOGITS_LEAST && elements > last;
 }
 
+/* Reads the build of llama.cpp: "build: 6730 (e4f8a6cc)", "build = 3906 (7eee341b)", or how it
+ * writes the setting of flash attention. */
+static void read_llama_build(context *c, scan_text t) {
+  static const char *const numbers[] = {"build: ", "build = ", "version: "};
+  static const char *const newer[] = {"flash_attn = auto", "flash_attn = enabled",
+                                      "flash_attn = disabled", "[on|off|auto]"};
+  static const char *const older[] = {"flash_attn = 0", "flash_attn = 1",
+                                      "llama_new_context_with_model"};
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers && c->llama_build == 0; i++) {
+    const char *at = scan_find(t, numbers[i]), *end = at;
+    uint64_t number = scan_number(t, at);
+    while (end != NULL && end < t.end && isdigit((unsigned char)*end)) end++;
+    bool hash = end != NULL && scan_starts((scan_text){end, t.end}, " (");
+    if (hash && number > 500 && number < 1000000)
+      c->llama_build = (uint32_t)number;
+  }
+  if (c->llama_build != 0) return;
+  if (scan_has_any(t, newer, sizeof newer / sizeof *newer))
+    c->llama_build = LLAMA_FA_VALUE;
+  else if (scan_has_any(t, older, sizeof older / sizeof *older))
+    c->llama_build = LLAMA_FA_VALUE - 1;
+}
+
 void context_read_traits(context *c, scan_text text, scan_text raw) {
   for (size_t i = 0; i < sizeof table / sizeof *table; i++)
     if ((c->traits & table[i].traits) != table[i].traits && scan_has(raw, table[i].words))
@@ -461,6 +507,7 @@ void context_read_traits(context *c, scan_text text, scan_text raw) {
   if (scan_has_any(raw, python, sizeof python / sizeof *python))
     c->traits &= ~(uint64_t)(TRAIT_BUILD | TRAIT_NODE | TRAIT_FFMPEG);
   read_growth(c, text);
+  read_llama_build(c, text);
   scan_text code = {c->code, c->code + strlen(c->code)};
   if (is_tiny(code)) c->traits |= TRAIT_TINY;
   if (makes_logits(text)) c->traits |= TRAIT_LOGITS;

@@ -86,7 +86,7 @@ static void detect_limit(explanation *x) {
     return;
   }
   if (m->kind == MESSAGE_CUPY || m->kind == MESSAGE_JULIA) {
-    cause *c = diagnosis_cause(x, CAUSE_LIMIT, 0.45);
+    cause *c = diagnosis_cause(x, CAUSE_LIMIT, m->kind == MESSAGE_CUPY ? 0.65 : 0.45);
     cause_head(c, "%s's pool is limited to %s and holds %s", message_kind_name(m->kind),
                cause_size(n->limit_bytes),
                known(n->live_bytes) ? cause_size(n->live_bytes) : "an unknown part of it");
@@ -464,6 +464,15 @@ static bool by_program(const explanation *x, guess *g) {
        {CAUSE_BATCH_TOO_BIG, 0.5,
         "the Gaussians, their gradients and the optimizer's state fill it; densification adds "
         "Gaussians while it trains"}},
+      {TRAIT_EXLLAMA,
+       {CAUSE_WEIGHTS_TOO_BIG, 0.6,
+        "the weights and the cache (memory for the tokens of its context) together do not fit"}},
+      {TRAIT_INVOKE,
+       {CAUSE_BATCH_TOO_BIG, 0.5,
+        "the models that InvokeAI keeps in VRAM leave too little for this step"}},
+      {TRAIT_SPARK,
+       {CAUSE_BATCH_TOO_BIG, 0.55,
+        "the tasks that run on the GPU at the same time, each with its own batches, do not fit"}},
       {TRAIT_LIGHTGBM,
        {CAUSE_ONE_SPIKE, 0.45,
         "OpenCL gives only a part of the device (often a quarter) as one buffer; the features or "
@@ -497,6 +506,9 @@ static bool by_program(const explanation *x, guess *g) {
       if (all[i].trait == TRAIT_SPLAT && strstr(x->evidence.message.context.code, "distCUDA2"))
         g->words = "it failed at the start, with the points of the cloud and the images: probably "
                    "they are too many, or another program holds the device";
+      if (all[i].trait == TRAIT_INVOKE && has(x, MARK(LOADING)) && !has(x, MARK(FORWARD)))
+        *g = (guess){CAUSE_WEIGHTS_TOO_BIG, 0.6,
+                     "the model does not fit beside what InvokeAI keeps in VRAM"};
       return true;
     }
   return false;
@@ -546,6 +558,10 @@ static guess by_phase(const explanation *x) {
     return (guess){CAUSE_NO_GRAD_MISSING, 0.45,
                    "it failed during evaluation: probably torch.no_grad() is missing there, or the "
                    "evaluation's batch is larger"};
+  if (bare && does(x, TRAIT_JETSON) && !known(n->asked_bytes))
+    return (guess){CAUSE_UNKNOWN, 0.4,
+                   "CPU and GPU of a Jetson share one memory, and it is full: the desktop, other "
+                   "programs and this one together"};
   if (has(x, MARK(LOADING)) && bare && m->kind == MESSAGE_CUDA && does(x, TRAIT_FSDP))
     return (guess){CAUSE_WEIGHTS_TOO_BIG, 0.45,
                    "it failed while FSDP placed the weights: probably a rank's part of them does "
@@ -734,13 +750,19 @@ static void detect_guess(explanation *x) {
     cause_say(c, "a request may have %llu tokens", (unsigned long long)m->wanted_tokens);
   if (m->kind == MESSAGE_TENSORFLOW && m->rank > 1 && m->what[0] != '\0')
     cause_say(c, "a tensor of shape %s did not fit", m->what);
-  if ((m->details & MESSAGE_MIG) != 0)
+  if ((m->details & MESSAGE_MIG) != 0 && does(x, TRAIT_JETSON))
+    cause_say(c, "PyTorch reported a shortage in other words: it asks NVML for the free memory, "
+                 "which "
+                 "a Jetson does not have");
+  else if ((m->details & MESSAGE_MIG) != 0)
     cause_say(c, "PyTorch could not query NVML (usual on a MIG slice) while it reported an "
                  "out-of-memory error");
   if (m->kind == MESSAGE_LLAMA && m->device > 0 && m->device != UINT32_MAX)
     cause_say(c, "it failed on device %u: others may have free memory", m->device);
   if (m->kind == MESSAGE_LLAMA && m->wanted_tokens != MESSAGE_UNKNOWN)
     cause_say(c, "its context has %llu tokens (n_ctx)", (unsigned long long)m->wanted_tokens);
+  if (does(x, TRAIT_JETSON))
+    cause_say(c, "a Jetson has no memory of the GPU alone; error 12 of NvMap is ENOMEM");
   if (g.id == CAUSE_LEAK && m->context.growth[0] != '\0')
     cause_say(c, "the log: %s", m->context.growth);
   if (g.id == CAUSE_LEAK && m->context.code[0] != '\0')

@@ -27,8 +27,16 @@ static bool is_other_program(const message *m) {
   static const char *const names[] = {"ython", "pt_",    "ray",      "upyter", "ipy",
                                       "dask",  "pytest", "gunicorn", "uvicorn"};
   scan_text what = {m->what, m->what + strlen(m->what)};
+  if ((m->details & MESSAGE_OOMD) != 0) return false; /* it names a unit */
   return m->host == HOST_KERNEL && what.at < what.end && m->context.script[0] == '\0' &&
          !scan_has_any(what, names, sizeof names / sizeof *names);
+}
+
+/* Returns whether systemd-oomd killed a service of the system, not a terminal or a session. */
+static bool is_service(const message *m) {
+  size_t length = strlen(m->what), end = strlen(".service");
+  return (m->details & MESSAGE_OOMD) != 0 && length > end && strncmp(m->what, "user@", 5) != 0 &&
+         strcmp(m->what + length - end, ".service") == 0;
 }
 
 /* Returns whether the request is for far more host memory than the machine, or any usual one, has.
@@ -71,6 +79,10 @@ static uint64_t derive(const explanation *x) {
   set |= own && !context_any(c, CONTEXT_BIT(WINDOWS)) && c->torch_from >= 201 ? DERIVED_EXPANDS : 0;
   set |= own && c->torch_from >= 110 ? DERIVED_SPLITS : 0;
   set |= m->async ? DERIVED_ASYNC : 0;
+  set |= c->llama_build >= LLAMA_FA_VALUE ? DERIVED_FA_VALUE : 0;
+  set |= c->llama_build > 0 && c->llama_build < LLAMA_FA_VALUE ? DERIVED_FA_BARE : 0;
+  set |= (m->details & MESSAGE_OOMD) != 0 ? DERIVED_OOMD : 0;
+  set |= is_service(m) ? DERIVED_SERVICE : 0;
   bool room = m->kind != MESSAGE_HOST && diagnosis_had_room(&x->evidence.n);
   bool unused = m->kind == MESSAGE_TORCH && diagnosis_unused(&x->evidence.n);
   set |= room || unused ? DERIVED_ROOM : 0;
@@ -364,6 +376,27 @@ static void add_processes(explanation *x, cause_id id) {
   add(x, &r, saving(x, id));
 }
 
+/* Raises the limit of CuPy's pool to what it held and the request together. */
+static void add_pool_limit(explanation *x) {
+  const message *m = &x->evidence.message;
+  char text[320];
+  recipe r = {.change = text, .cost = "less is left for others on the device"};
+  if (m->kind != MESSAGE_CUPY || x->findings.list[0].id != CAUSE_LIMIT ||
+      !diagnosis_known(m->limit_bytes) || m->limit_bytes > PINNED_MOST)
+    return;
+  uint64_t held = diagnosis_known(m->live_bytes) ? m->live_bytes : m->limit_bytes;
+  uint64_t asked = diagnosis_known(m->asked_bytes) ? m->asked_bytes : 0;
+  if (held > PINNED_MOST || asked > PINNED_MOST) return;
+  uint64_t sum = held + asked > m->limit_bytes ? held + asked : m->limit_bytes + 1;
+  unsigned long long gib = (sum + sum / 20 + (1 << 30) - 1) >> 30;
+  snprintf(text, sizeof text,
+           "raise the limit of %s, if the device has more: "
+           "cupy.get_default_memory_pool().set_limit(size=%llu * 1024**3), or export "
+           "CUPY_GPU_MEMORY_LIMIT=%llu",
+           cause_size(m->limit_bytes), gib, gib << 30);
+  add(x, &r, MESSAGE_UNKNOWN);
+}
+
 /* Doubles the limit of TensorFlow's pool of pinned host memory, in the variable of its version. */
 static void add_pinned(explanation *x) {
   const message *m = &x->evidence.message;
@@ -373,7 +406,8 @@ static void add_pinned(explanation *x) {
   bool old = strcmp(m->what, "cuda_host_bfc") == 0, sized = m->limit_bytes < PINNED_MOST;
   unsigned long long limit = sized ? m->limit_bytes >> 20 : 0;
   snprintf(text, sizeof text,
-           "raise its limit, if the host has the RAM: export TF_%s_HOST_MEM_LIMIT_IN_MB=%llu (MiB%s",
+           "raise its limit, if the host has the RAM: export TF_%s_HOST_MEM_LIMIT_IN_MB=%llu "
+           "(MiB%s",
            old ? "CUDA" : "GPU", sized ? 2 * limit : 262144, sized ? "; it was " : ")");
   size_t used = strlen(text);
   if (sized) snprintf(text + used, sizeof text - used, "%llu)", limit);
@@ -443,6 +477,122 @@ static void add_type(explanation *x) {
            "do not make it as a whole: keep mostly zeros sparse (no .toarray(), .todense() or "
            ".to_numpy()), or work on parts of the rows, written to a file (np.memmap)");
   r.cost = "a change of the program";
+  add(x, &r, MESSAGE_UNKNOWN);
+}
+
+#define CHUNK_BYTES (UINT64_C(1) << 30) /* of distances at a time */
+
+/* Returns of how many rows the array has a number for every pair: "(4999950000,)" of pdist,
+ * "(100000, 100000)" of a square table. 0: of none. */
+static uint64_t paired_rows(const message *m) {
+  const char *open = strchr(m->what, '(');
+  unsigned long long first = 0, second = 0;
+  int count = open != NULL ? sscanf(open, "(%19llu, %19llu)", &first, &second) : 0;
+  if (count == 2) return first == second ? first : 0;
+  if (count != 1 || first < 3 || first > UINT64_C(1) << 60) return 0;
+  uint64_t low = 1, high = UINT64_C(1) << 31; /* n (n - 1) / 2 = first */
+  while (low < high) {
+    uint64_t middle = (low + high) / 2;
+    if (middle * (middle - 1) / 2 < first)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low * (low - 1) / 2 == first ? low : 0;
+}
+
+/* Returns whether the user's own line makes a table of distances or similarities of all pairs. */
+static bool calls_pairs(const context *c) {
+  static const char *const calls[] = {"pdist(",
+                                      "cdist(",
+                                      "squareform(",
+                                      "pairwise_distances(",
+                                      "cosine_similarity(",
+                                      "euclidean_distances(",
+                                      "cosine_distances(",
+                                      "manhattan_distances(",
+                                      "rbf_kernel("};
+  scan_text code = {c->code, c->code + strlen(c->code)};
+  return scan_has_any(code, calls, sizeof calls / sizeof *calls);
+}
+
+/* Returns whether the array has 64 bits whatever the type of the input is. */
+static bool is_always_double(const context *c) {
+  scan_text code = {c->code, c->code + strlen(c->code)};
+  return (c->traits & TRAIT_PDIST) != 0 || scan_has(code, "cdist(") ||
+         scan_has(code, "squareform(");
+}
+
+/* Suggests to make the table in blocks of rows, or not at all. */
+static void add_blocks(explanation *x, unsigned long long n) {
+  const context *c = &x->evidence.message.context;
+  char text[400];
+  unsigned long long part = CHUNK_BYTES / (8 * n);
+  recipe r = {.change = text, .cost = "a loop over the blocks"};
+  scan_text code = {c->code, c->code + strlen(c->code)};
+  if (part == 0) part = 1;
+  snprintf(text, sizeof text,
+           "1 GiB of it at a time, %llu of the %llu rows: for d in "
+           "sklearn.metrics.pairwise_distances_chunked(X%s, working_memory=1024): use(d), and keep "
+           "only what is needed (the nearest ten: d.argpartition(10)[:, :10])",
+           part, n, scan_has(code, "cosine") ? ", metric=\"cosine\"" : "");
+  add(x, &r, MESSAGE_UNKNOWN);
+  snprintf(text, sizeof text,
+           "only the neighbours: sklearn.neighbors.NearestNeighbors(n_neighbors=10).fit(X)"
+           ".kneighbors(X) keeps 10 for each row: %s",
+           cause_size(n * 10 * 16));
+  r.cost = "no distances between rows that are far apart";
+  add(x, &r, MESSAGE_UNKNOWN);
+  if (!scan_has(code, "cosine_similarity(")) return;
+  snprintf(text, sizeof text,
+           "if the rows are sparse (TF-IDF): cosine_similarity(x[i:i + %llu], x, "
+           "dense_output=False) for each block, which stays sparse",
+           part);
+  r.cost = "a loop over the blocks";
+  add(x, &r, MESSAGE_UNKNOWN);
+}
+
+/* Suggests what to do about a number for every pair of rows. Returns whether it did. */
+static bool add_pairs(explanation *x) {
+  const message *m = &x->evidence.message;
+  const context *c = &m->context;
+  bool calls = calls_pairs(c), scipy = (c->traits & TRAIT_PDIST) != 0;
+  unsigned long long n = m->host == HOST_NUMPY && (calls || scipy) ? paired_rows(m) : 0;
+  char text[320];
+  recipe r = {.change = text, .cost = "less exact"};
+  if (n < 2 || !diagnosis_known(m->asked_bytes)) return false;
+  if (calls) add_blocks(x, n);
+  if (calls && !scipy) return true;
+  snprintf(text, sizeof text, "fewer rows: half of the %llu rows (X[::2]) need a quarter, %s", n,
+           cause_size(m->asked_bytes / 4));
+  add(x, &r, MESSAGE_UNKNOWN);
+  if (calls) return true;
+  snprintf(text, sizeof text,
+           "a method without such a table: AgglomerativeClustering(linkage=\"ward\", "
+           "connectivity=sklearn.neighbors.kneighbors_graph(X, 10)), MiniBatchKMeans or HDBSCAN");
+  r.cost = "other clusters";
+  add(x, &r, MESSAGE_UNKNOWN);
+  return true;
+}
+
+/* Protects a service of the system from systemd-oomd, or gives a program a unit of its own. */
+static void add_unit(explanation *x) {
+  const message *m = &x->evidence.message;
+  char text[320];
+  recipe r = {.change = text, .cost = "something else is killed"};
+  if ((m->details & MESSAGE_OOMD) == 0) return;
+  if (is_service(m)) {
+    snprintf(text, sizeof text,
+             "spare the service: sudo systemctl edit %.60s, with [Service] and "
+             "ManagedOOMPreference=avoid below it; then sudo systemctl restart %.60s",
+             m->what, m->what);
+  } else {
+    snprintf(text, sizeof text,
+             "start it in a unit of its own with a limit, so that no other program is killed with "
+             "it: systemd-run --user --scope -p MemoryMax=12G %s",
+             diagnosis_python(m) ? "python train.py" : "COMMAND");
+    r.cost = "it ends at that limit";
+  }
   add(x, &r, MESSAGE_UNKNOWN);
 }
 
@@ -601,12 +751,16 @@ void diagnosis_fixes(explanation *x) {
     add_request(x);
     add_pinned(x);
     if (diagnosis_killed_program(x)) derived |= DERIVED_NAMED;
-    add_way(x);
+    if (!is_service(m)) add_unit(x);
+    bool pairs = add_pairs(x);
+    if (!pairs) add_way(x);
     bool larger = diagnosis_known(m->asked_bytes) && diagnosis_known(m->host_bytes) &&
                   m->asked_bytes > m->host_bytes && (m->details & MESSAGE_BEYOND) == 0;
-    if (f->list[0].id != CAUSE_HOST_LIMIT || larger) add_type(x);
-    add_shape(x);
+    if ((f->list[0].id != CAUSE_HOST_LIMIT || larger) && !is_always_double(&m->context))
+      add_type(x);
+    if (!pairs) add_shape(x);
   } else if (message_is_device(m->kind)) {
+    add_pool_limit(x);
     add_processes(x, f->list[0].id);
   }
   if (f->list[0].id == CAUSE_GRAPH_KEPT && m->context.kept != KEPT_NONE) add_kept(x);
@@ -618,6 +772,10 @@ void diagnosis_fixes(explanation *x) {
   if (platform && !second) {
     add_all(x, f->list[0].id, derived, FIXES_SHOWN - 1);
     add_from(x, &recipes_platform, f->list[0].id, derived, FIXES_SHOWN);
+  }
+  if (is_service(m)) {
+    add_all(x, f->list[0].id, derived, FIXES_SHOWN - 2);
+    add_unit(x);
   }
   add_all(x, f->list[0].id, derived, second ? FIXES_SHOWN - 1 : FIXES_SHOWN);
   if (second) add_all(x, f->list[1].id, derived, FIXES_SHOWN);

@@ -133,6 +133,10 @@ static void detect_one_array(explanation *x) {
   if (way != NULL) {
     cause_say(c, "the line: %s", m->context.code);
     cause_say(c, "%s", way->what);
+    if ((m->context.traits & TRAIT_PDIST) != 0)
+      cause_say(c, "SciPy computes these distances in float64: a smaller type of the input does "
+                   "not "
+                   "help");
     return;
   }
   cause_say(c, "the text does not show whether it is a copy, a whole file, or simply too large");
@@ -181,6 +185,9 @@ static void detect_killed(explanation *x) {
     cause_say(c,
               "the text does not give the reason for the kill (signal 9: exit code 137 or -9); a "
               "user, a time limit or a failed probe can also be the reason");
+  if ((m->details & MESSAGE_OOMD) != 0)
+    cause_say(c, "systemd-oomd kills a whole unit: a terminal's or a session's unit holds every "
+                 "program that was started in it");
   if (has(x, CONTEXT_BIT(LOADING)))
     cause_say(c,
               "a checkpoint passes through RAM before it reaches the device: up to twice its size");

@@ -49,8 +49,11 @@ uint64_t diagnosis_own(const message *m) {
   const context *c = &m->context;
   bool torch = m->kind == MESSAGE_TORCH || m->kind == MESSAGE_CUDA;
   bool cuda = m->kind == MESSAGE_CUDA || m->kind == MESSAGE_RMM;
-  uint64_t own = torch ? TRAIT_SPLAT : 0;
-  if (cuda) own |= TRAIT_XGBOOST | TRAIT_LIGHTGBM | TRAIT_FAISS | TRAIT_ENCODER;
+  uint64_t own = torch ? TRAIT_SPLAT | TRAIT_INVOKE : 0;
+  bool server = context_any(c, CONTEXT_BIT(VLLM) | CONTEXT_BIT(SGLANG));
+  bool trains = context_any(c, CONTEXT_BIT(BACKWARD) | CONTEXT_BIT(OPTIMIZER));
+  if (torch && !server && !trains) own |= TRAIT_EXLLAMA;
+  if (cuda) own |= TRAIT_SPARK | TRAIT_XGBOOST | TRAIT_LIGHTGBM | TRAIT_FAISS | TRAIT_ENCODER;
   if (cuda && !context_any(c, CONTEXT_BIT(TORCH)))
     own |= TRAIT_GAME | TRAIT_RENDER | TRAIT_EDITOR | TRAIT_OPENCL;
   return c->traits & own;

@@ -119,6 +119,7 @@ enum {
   MESSAGE_PROBE = 1 << 21,    /* killed after a failed probe: TIMEOUT is set too */
   MESSAGE_RAN_OUT = 1 << 22,  /* a compiler that reported it itself, and was not killed */
   MESSAGE_UNNAMED = 1 << 24,  /* the text does not name the interface of the device */
+  MESSAGE_OOMD = 1 << 25,     /* systemd-oomd killed a whole unit */
   MESSAGE_UNSURE = 1 << 23,   /* a worker ended; memory is the most frequent reason */
 };
 

@@ -115,6 +115,9 @@ static const struct {
     {"NVML_SUCCESS == r INTERNAL ASSERT FAILED", MESSAGE_MIG, CONTEXT_BIT(NVIDIA), 0},
     {"NVML_SUCCESS == DriverAPI::get()->nvml", MESSAGE_MIG, CONTEXT_BIT(NVIDIA), 0},
     {"!handles_.at(i) INTERNAL ASSERT FAILED", MESSAGE_MIG, CONTEXT_BIT(NVIDIA), 0},
+    {"NvMapMemAllocInternalTagged: ", 0, CONTEXT_BIT(NVIDIA), 0}, /* Jetson */
+    {"NvMapMemAlloc error 12", 0, CONTEXT_BIT(NVIDIA), 0},
+    {"NvMapMemAlloc: error 12", 0, CONTEXT_BIT(NVIDIA), 0},
     {"cuMemAlloc", 0, CONTEXT_BIT(NVIDIA), CALL},
     {"cuMemCreate", 0, CONTEXT_BIT(NVIDIA), CALL},
     {"cudaMalloc", 0, CONTEXT_BIT(NVIDIA), CALL},

@@ -10,6 +10,10 @@
   "check "                                                                                         \
   "the plan and its billing"
 
+#define FILES_NAME "too many files are open"
+#define FILES_HELP                                                                                 \
+  "ulimit -n 65536, or torch.multiprocessing.set_sharing_strategy('file_system')"
+
 static const struct {
   const char *words, *name, *help;
 } table[] = {
@@ -94,10 +98,8 @@ static const struct {
      "raise grpc.max_receive_message_length, or send less at once"},
     {"Quota exceeded", "a cloud quota is used up", "it is not memory: wait, or ask for more quota"},
     {"check quota", "a cloud quota is used up", "it is not memory: wait, or ask for more quota"},
-    {"received 0 items of ancdata", "too many files are open",
-     "ulimit -n 65536, or torch.multiprocessing.set_sharing_strategy('file_system')"},
-    {"Too many open files", "too many files are open",
-     "ulimit -n 65536, or torch.multiprocessing.set_sharing_strategy('file_system')"},
+    {"received 0 items of ancdata", FILES_NAME, FILES_HELP},
+    {"Too many open files", FILES_NAME, FILES_HELP},
     {"No space left on device", "a disk is full",
      "df -h shows which; TMPDIR and the cache folders can be moved"},
     {"Disk quota exceeded", "a disk quota is used up", "quota -s, du -sh ~/.cache"},
@@ -163,6 +165,17 @@ static void read_postgres(message *m, scan_text t) {
     }
 }
 
+/* Tensors that processes share are files: the limit on open files looks like a full /dev/shm, or
+ * ends a worker. */
+static bool is_out_of_files(scan_text t) {
+  message m = message_blank();
+  if (!scan_has(t, "Too many open files") && !scan_has(t, "received 0 items of ancdata"))
+    return false;
+  if (!message_host_memory(&m, t, true, NULL)) return false; /* message_foreign names it */
+  return m.host == HOST_SHARED || m.host == HOST_MAPS ||
+         (m.host == HOST_WORKER && (m.details & (MESSAGE_NO_SIGN | MESSAGE_UNSURE)) != 0);
+}
+
 /* Words that only look like a shortage, or are one of a program with its own heap. */
 bool message_lookalike(message *m, scan_text t) {
   static const struct {
@@ -200,6 +213,12 @@ bool message_lookalike(message *m, scan_text t) {
        "the line",
        0},
   };
+  if (is_out_of_files(t)) {
+    m->kind = MESSAGE_FOREIGN;
+    m->name = FILES_NAME;
+    m->help = FILES_HELP;
+    return true;
+  }
   for (size_t i = 0; i < sizeof alike / sizeof *alike; i++) {
     if (!scan_has(t, alike[i].words) || (alike[i].without != NULL && scan_has(t, alike[i].without)))
       continue;

@@ -175,6 +175,9 @@ static const struct row {
     {"bad_alloc", HOST_PYTHON, SURE},
     {"bad allocation", HOST_PYTHON, SURE},
     {"Out of host memory", HOST_PYTHON, SURE},
+    {"[Fatal] Out of Host Memory", HOST_PYTHON, SURE}, /* LightGBM, of OpenCL … */
+    {"LightGBMError: Out of Host Memory", HOST_PYTHON, SURE},
+    {"CL_OUT_OF_HOST_MEMORY", HOST_PYTHON, SURE},
     {"Insufficient memory", HOST_PYTHON, 0},
     {"not enough memory", HOST_PYTHON, 0},
     {"Not enough memory", HOST_PYTHON, 0},
@@ -306,6 +309,8 @@ static void read_killed(message *m, scan_text t) {
 /* systemd-oomd: "due to memory used (15905321984) / total (16537751552) and swap used (…) / total
  * (…)": the machine's, not the killed unit's. */
 static void read_machine(message *m, scan_text t) {
+  if (scan_has(t, "systemd-oomd") || scan_has(t, "due to memory pressure for /"))
+    m->details |= MESSAGE_OOMD;
   const char *at = scan_find(t, "due to memory used (");
   uint64_t used = scan_size(t, at);
   uint64_t total = at != NULL ? scan_size_after(scan_line(t, at), "/ total (") : MESSAGE_UNKNOWN;
@@ -445,6 +450,17 @@ static bool is_compiler(scan_text line) {
   return scan_has_any(line, names, sizeof names / sizeof *names);
 }
 
+/* Returns whether the text is of a build whose compilers run at once under ninja or make: a bare
+ * "Killed" there is a compiler's. */
+static bool is_build(scan_text t) {
+  static const char *const signs[] = {"ninja: build stopped", "Failed building wheel",
+                                      "Could not build wheels",
+                                      "Error compiling objects for extension"};
+  static const char *const tools[] = {"nvcc", "g++", "gcc", "c++ ", "clang", "cicc", "FAILED: "};
+  return scan_has_any(t, signs, sizeof signs / sizeof *signs) &&
+         scan_has_any(t, tools, sizeof tools / sizeof *tools);
+}
+
 bool message_names_kill(scan_text line) {
   static const char *const words[] = {"Killed", "signal 9", "signal: 9"};
   return scan_has_any(line, words, sizeof words / sizeof *words);
@@ -480,7 +496,8 @@ bool message_host_memory(message *m, scan_text t, bool sure, const char **where)
     if (where != NULL) *where = start;
     if (r->host == HOST_COMPILER && !message_names_kill(scan_line(t, start)))
       m->details |= MESSAGE_RAN_OUT;
-    if (r->host == HOST_KILLED && is_compiler(scan_line(t, start))) m->host = HOST_COMPILER;
+    if (r->host == HOST_KILLED && (is_compiler(scan_line(t, start)) || is_build(t)))
+      m->host = HOST_COMPILER;
     read_numbers(m, t, after);
     return true;
   }

@@ -627,6 +627,12 @@ static const struct {
     {"numba.cuda", MESSAGE_NUMBA, read_numba},
     {"numba/cuda", MESSAGE_NUMBA, read_numba},
     {"results in CUDA_ERROR_OUT_OF_MEMORY", MESSAGE_NUMBA, read_numba},
+    {"GpuSplitAndRetryOOM", MESSAGE_RMM, read_rmm}, /* Spark with RAPIDS */
+    {"GpuRetryOOM", MESSAGE_RMM, read_rmm},
+    {"GpuOOM", MESSAGE_RMM, read_rmm},
+    {"rapids.jni.SplitAndRetryOOM", MESSAGE_RMM, read_rmm},
+    {"rapids.jni.RetryOOM", MESSAGE_RMM, read_rmm},
+    {"GPU OutOfMemory", MESSAGE_RMM, read_rmm},
     {"RMM_ERROR_OUT_OF_MEMORY", MESSAGE_RMM, read_rmm},
     {"RMM failure", MESSAGE_RMM, read_rmm},
     {"std::bad_alloc: out_of_memory", MESSAGE_RMM, read_rmm},

@@ -19,6 +19,10 @@
 #define LANGUAGES (M(R) | M(MATLAB) | M(JULIA) | M(NATIVE))
 /* Longer than SAME_WORDS, so that only one of the rows for Windows and for others is shown. */
 #define LESS_WEBUI "let the web interface use less memory: "
+#define JETSON_SWAP                                                                                \
+  "swap on the disk instead of zram, for what the CPU holds (the GPU cannot use it): sudo "        \
+  "systemctl disable nvzramconfig; sudo fallocate -l 8G /swapfile; sudo chmod 600 /swapfile; "     \
+  "sudo mkswap /swapfile; sudo swapon /swapfile"
 #define ANY_DEVICE (~(K(HOST) | K(FOREIGN) | K(NONE)))
 
 #endif

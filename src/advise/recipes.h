@@ -53,6 +53,10 @@ enum {
 #define DERIVED_DOCKER   (UINT64_C(1) << 39) /* what runs the container: Docker … */
 #define DERIVED_PODS     (UINT64_C(1) << 40) /* … Kubernetes, or the text does not show it */
 #define DERIVED_ASYNC    (UINT64_C(1) << 41) /* the framework uses the driver's pool */
+#define DERIVED_FA_VALUE (UINT64_C(1) << 42) /* llama.cpp: -fa takes a value … */
+#define DERIVED_FA_BARE  (UINT64_C(1) << 43) /* … or it does not, yet */
+#define DERIVED_OOMD     (UINT64_C(1) << 44) /* systemd-oomd killed a unit */
+#define DERIVED_SERVICE  (UINT64_C(1) << 45) /* … which is a service of the system */
 #define DERIVED_FREED    (UINT64_C(1) << 38) /* the request alone is within the limit */
 
 #define RECIPE_HALF_BATCH                                                                          \

@@ -3,6 +3,11 @@
 #include "advise/recipe_words.h"
 
 #define FRONT_ENDS (T(LMSTUDIO) | T(LLAMA_CPP) | T(KOBOLD))
+/* llama.cpp's flags; the one for flash attention, which a cache in 8 bits needs, follows. */
+#define LESS_CONTEXT                                                                               \
+  "a shorter context: -c 4096 (--ctx-size), and its cache in 8 bits: -ctk q8_0 -ctv q8_0 "
+#define LESS_COMPUTE                                                                               \
+  "a shorter context and smaller steps: -c 4096 -ub 256 -b 512, and flash attention: "
 
 static const recipe rows[] = {
     {.causes = C(WEIGHTS_TOO_BIG),
@@ -195,18 +200,42 @@ static const recipe rows[] = {
     {.kinds = K(LLAMA),
      .never = M(OLLAMA),
      .without = FRONT_ENDS,
+     .must = D(COMPUTE) | D(KV_CACHE) | D(FA_VALUE),
+     .change = LESS_CONTEXT "-fa on",
+     .cost = "less of a long conversation is seen"},
+    {.kinds = K(LLAMA),
+     .never = M(OLLAMA),
+     .without = FRONT_ENDS,
+     .must = D(COMPUTE) | D(KV_CACHE) | D(FA_BARE),
+     .change = LESS_CONTEXT "-fa",
+     .cost = "less of a long conversation is seen"},
+    {.kinds = K(LLAMA),
+     .never = M(OLLAMA),
+     .without = FRONT_ENDS,
      .must = D(COMPUTE) | D(KV_CACHE),
-     .change =
-         "a shorter context: -c 4096 (--ctx-size), and its cache in 8 bits: -ctk q8_0 -ctv q8_0 "
-         "-fa",
+     .mustnot = D(FA_VALUE) | D(FA_BARE),
+     .change = LESS_CONTEXT "-fa on (builds before b6325: -fa alone)",
+     .cost = "less of a long conversation is seen"},
+    {.kinds = K(LLAMA),
+     .never = M(OLLAMA),
+     .without = FRONT_ENDS,
+     .must = D(COMPUTE) | D(FA_VALUE),
+     .mustnot = D(KV_CACHE),
+     .change = LESS_COMPUTE "-fa on",
+     .cost = "less of a long conversation is seen"},
+    {.kinds = K(LLAMA),
+     .never = M(OLLAMA),
+     .without = FRONT_ENDS,
+     .must = D(COMPUTE) | D(FA_BARE),
+     .mustnot = D(KV_CACHE),
+     .change = LESS_COMPUTE "-fa",
      .cost = "less of a long conversation is seen"},
     {.kinds = K(LLAMA),
      .never = M(OLLAMA),
      .without = FRONT_ENDS,
      .must = D(COMPUTE),
-     .mustnot = D(KV_CACHE),
-     .change =
-         "a shorter context and smaller steps: -c 4096 -ub 256 -b 512, and flash attention: -fa",
+     .mustnot = D(KV_CACHE) | D(FA_VALUE) | D(FA_BARE),
+     .change = LESS_COMPUTE "-fa on (builds before b6325: -fa alone)",
      .cost = "less of a long conversation is seen"},
     {.kinds = K(LLAMA),
      .never = M(OLLAMA),
@@ -216,8 +245,22 @@ static const recipe rows[] = {
     {.kinds = K(LLAMA),
      .never = M(OLLAMA),
      .without = FRONT_ENDS,
+     .must = D(FA_VALUE),
      .mustnot = D(COMPUTE),
-     .change = "a shorter context: -c 4096, and its cache in 8 bits: -ctk q8_0 -ctv q8_0 -fa",
+     .change = LESS_CONTEXT "-fa on",
+     .cost = "less of a long conversation is seen"},
+    {.kinds = K(LLAMA),
+     .never = M(OLLAMA),
+     .without = FRONT_ENDS,
+     .must = D(FA_BARE),
+     .mustnot = D(COMPUTE),
+     .change = LESS_CONTEXT "-fa",
+     .cost = "less of a long conversation is seen"},
+    {.kinds = K(LLAMA),
+     .never = M(OLLAMA),
+     .without = FRONT_ENDS,
+     .mustnot = D(COMPUTE) | D(FA_VALUE) | D(FA_BARE),
+     .change = LESS_CONTEXT "-fa on (builds before b6325: -fa alone)",
      .cost = "less of a long conversation is seen"},
     {.kinds = K(LLAMA),
      .change = "a smaller model, or a smaller quantization of it (Q4_K_M, Q3_K_S)",
@@ -671,7 +714,8 @@ static const recipe rows[] = {
 
     {.causes = C(GRAPH_KEPT),
      .kinds = TORCHY,
-     .change = "look for more such lines: lists, sums and attributes (self.…) that keep a tensor of "
+     .change = "look for more such lines: lists, sums and attributes (self.…) that keep a tensor "
+               "of "
                "every pass; keep .item() or .detach().cpu() there",
      .cost = "none"},
     {.causes = C(GRAPH_KEPT),

@@ -226,6 +226,110 @@ static const recipe rows[] = {
                "smaller autosplit_reserve, or one more device",
      .cost = "less is left for others on the device"},
 
+    {.causes = OWN,
+     .kinds = TORCHY,
+     .with = T(EXLLAMA),
+     .change = "a smaller cache: cache_mode: Q8 (half of FP16) or Q4 (a quarter), max_seq_len: "
+               "16384 "
+               "and cache_size: 16384 (TabbyAPI's config.yml; in Python ExLlamaV2Cache_Q4(model, "
+               "max_seq_len=16384))",
+     .cost = "shorter conversations; a little quality"},
+    {.causes = OWN,
+     .kinds = TORCHY,
+     .with = T(EXLLAMA),
+     .change = "with several devices: gpu_split_auto: true, or gpu_split: [18, 22] with less (GB) "
+               "for "
+               "the device that failed: the cache comes on top (in Python model.load([18, 22]), "
+               "on the "
+               "command line -gs 18,22)",
+     .cost = "none"},
+    {.causes = OWN,
+     .kinds = TORCHY,
+     .with = T(EXLLAMA),
+     .change = "fewer bits per weight (bpw) of the same model, or a smaller model; chunk_size: "
+               "1024 "
+               "for shorter steps of the prompt",
+     .cost = "a little quality"},
+    {.causes = OWN,
+     .kinds = TORCHY,
+     .with = T(EXLLAMA),
+     .change = LOOK,
+     .cost = "it ends, or waits"},
+
+    /* ---- InvokeAI ---- */
+    {.causes = OWN,
+     .kinds = TORCHY,
+     .with = T(INVOKE),
+     .change = "low-VRAM mode: enable_partial_loading: true in invokeai.yaml (InvokeAI 5.6 and "
+               "newer; "
+               "before: lazy_offload: true and vram: 0.25), then restart it",
+     .cost = "slower: parts of the model move between RAM and the device"},
+    {.causes = OWN,
+     .kinds = TORCHY,
+     .with = T(INVOKE),
+     .change = "leave more for computing: device_working_mem_gb: 4 (3 if it is not set) in "
+               "invokeai.yaml, and max_cache_vram_gb lower, or not set at all",
+     .cost = "models are moved to the device more often"},
+    {.causes = OWN,
+     .kinds = TORCHY,
+     .with = T(INVOKE),
+     .change = "a quantized model (FLUX: GGUF or NF4, with the 8-bit T5 encoder), smaller "
+               "pictures, and "
+               "force_tiled_decode: true for the VAE",
+     .cost = "a little quality"},
+    {.causes = OWN,
+     .kinds = TORCHY,
+     .with = T(INVOKE),
+     .change = LOOK,
+     .cost = "it ends, or waits"},
+
+    /* ---- Spark with RAPIDS ---- */
+    {.causes = OWN,
+     .kinds = K(RMM) | K(CUDA),
+     .with = T(SPARK),
+     .change = "fewer tasks on the GPU at once: --conf spark.rapids.sql.concurrentGpuTasks=1",
+     .cost = "slower if one task does not fill the GPU"},
+    {.causes = OWN,
+     .kinds = K(RMM) | K(CUDA),
+     .with = T(SPARK),
+     .change = "smaller batches and partitions: --conf spark.rapids.sql.batchSizeBytes=268435456 "
+               "--conf spark.sql.files.maxPartitionBytes=256m --conf "
+               "spark.sql.shuffle.partitions=800",
+     .cost = "more tasks"},
+    {.causes = OWN,
+     .kinds = K(RMM) | K(CUDA),
+     .with = T(SPARK),
+     .change = "split keys with many rows: --conf spark.sql.adaptive.skewJoin.enabled=true, and "
+               "aggregate before a join; a batch of one key cannot be split",
+     .cost = "a change of the query"},
+    {.causes = OWN,
+     .kinds = K(RMM) | K(CUDA),
+     .with = T(SPARK),
+     .change = "more to spill to: --conf spark.rapids.memory.host.spillStorageSize=16g --conf "
+               "spark.rapids.memory.gpu.pool=ASYNC (at the start of the executors)",
+     .cost = "RAM of the executors"},
+
+    /* ---- LightGBM in host memory ---- */
+    {.hosts = H(PYTHON) | H(KILLED) | H(KERNEL) | H(CONTAINER),
+     .with = T(LIGHTGBM),
+     .mustnot = D(ABSURD),
+     .change = "a smaller dataset in memory: max_bin=63, float32 or sparse input; in Python drop "
+               "the "
+               "array (del X) after lightgbm.Dataset(X, y).construct()",
+     .cost = "slightly coarser splits"},
+    {.hosts = H(PYTHON) | H(KILLED) | H(KERNEL) | H(CONTAINER),
+     .with = T(LIGHTGBM),
+     .mustnot = D(ABSURD),
+     .change = "read the file in two passes instead of whole: two_round=true with a file name "
+               "(Python: lightgbm.Dataset(\"train.csv\", params={\"two_round\": True}))",
+     .cost = "slower loading"},
+    {.hosts = H(PYTHON) | H(KILLED) | H(KERNEL) | H(CONTAINER),
+     .with = T(LIGHTGBM),
+     .mustnot = D(ABSURD),
+     .change = "smaller histograms: histogram_pool_size=1024 (MB; unlimited if it is not set), "
+               "num_leaves=31, num_threads=4",
+     .cost = "slower training"},
+
     /* ---- kohya's sd-scripts ---- */
     {.causes = TRAINED | C(WEIGHTS_TOO_BIG),
      .kinds = TORCHY,
@@ -401,5 +505,10 @@ static const recipe platform[] = {
      .change = "free the memory that CPU and GPU share: stop the desktop (sudo systemctl isolate "
                "multi-user.target) and other programs; tegrastats shows how much is used",
      .cost = "no desktop until: sudo systemctl isolate graphical.target"},
+    {.causes = C(OTHER_PROCESS) | FULL | C(WEIGHTS_TOO_BIG) | C(ONE_SPIKE),
+     .kinds = ANY_DEVICE & ~TORCHY,
+     .with = T(JETSON),
+     .change = JETSON_SWAP,
+     .cost = "swap is slow"},
 };
 const recipe_table recipes_platform = {platform, sizeof platform / sizeof *platform};

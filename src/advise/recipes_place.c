@@ -97,8 +97,7 @@ static const recipe rows[] = {
     {.causes = C(OTHER_PROCESS) | FULL | C(WEIGHTS_TOO_BIG) | C(ONE_SPIKE),
      .kinds = TORCHY,
      .with = T(JETSON),
-     .change = "swap for what the CPU holds (the GPU cannot use it): sudo fallocate -l 8G "
-               "/swapfile; sudo chmod 600 /swapfile; sudo mkswap /swapfile; sudo swapon /swapfile",
+     .change = JETSON_SWAP,
      .cost = "swap is slow"},
     {.kinds = K(VLLM),
      .must = D(WORKSPACE),
@@ -254,10 +253,6 @@ static const recipe rows[] = {
                "cupy.get_default_memory_pool().free_all_blocks(); blocks of another size count "
                "towards the limit",
      .cost = "the next allocations are slower"},
-    {.causes = C(LIMIT),
-     .kinds = K(CUPY),
-     .change = "raise the pool's limit (set_limit, CUPY_GPU_MEMORY_LIMIT), if the device has more",
-     .cost = "less is left for others on the device"},
     {.causes = C(LIMIT),
      .kinds = K(JULIA),
      .change = "raise the limit that CUDA.jl was started with: JULIA_CUDA_HARD_MEMORY_LIMIT "
