@@ -16,9 +16,9 @@
 
 /* Returns whether the line drops the graph. ".cpu()" alone does not. */
 static bool drops_graph(scan_text line) {
-  static const char *const words[] = {".detach(",  ".item(",   ".numpy(",        ".tolist(",
-                                      "float(",    ".data",    "inference_mode", "no_grad",
-                                      ".backward", ".argmax(", ".eq("};
+  static const char *const words[] = {
+      ".detach(",       ".item(",  ".numpy(",   ".tolist(", "float(", ".data",
+      "inference_mode", "no_grad", ".backward", ".argmax(", ".eq("};
   return scan_has_any(line, words, sizeof words / sizeof *words);
 }
 

@@ -486,8 +486,7 @@ static void read_llama_build(context *c, scan_text t) {
     uint64_t number = scan_number(t, at);
     while (end != NULL && end < t.end && isdigit((unsigned char)*end)) end++;
     bool hash = end != NULL && scan_starts((scan_text){end, t.end}, " (");
-    if (hash && number > 500 && number < 1000000)
-      c->llama_build = (uint32_t)number;
+    if (hash && number > 500 && number < 1000000) c->llama_build = (uint32_t)number;
   }
   if (c->llama_build != 0) return;
   if (scan_has_any(t, newer, sizeof newer / sizeof *newer))

@@ -339,8 +339,7 @@ static void detect_kept(explanation *x) {
   cause *found = diagnosis_cause(x, CAUSE_GRAPH_KEPT, other ? 0.4 : 0.65);
   cause_head(found, "This line keeps %s with the graph that made it, so every pass adds %s: %s",
              c->kept == KEPT_RESULT ? "the result of every pass" : "the loss of every pass",
-             c->kept == KEPT_RESULT ? "all that its forward pass saved" : "memory",
-             c->kept_code);
+             c->kept == KEPT_RESULT ? "all that its forward pass saved" : "memory", c->kept_code);
   if (c->kept_line[0] != '\0') cause_say(found, "the line is at %s", c->kept_line);
   cause_say(found, "%s",
             c->kept == KEPT_RESULT

@@ -359,7 +359,8 @@ static void detect_rest(explanation *x) {
   }
   if (m->host == HOST_PINNED && m->what[0] == '\0') {
     cause *c = diagnosis_cause(x, CAUSE_HOST_LIMIT, 0.55);
-    cause_head(c, "The driver could not pin %s of host memory (RAM) for TensorFlow; the device is "
+    cause_head(c,
+               "The driver could not pin %s of host memory (RAM) for TensorFlow; the device is "
                "not full",
                known(m->asked_bytes) ? cause_size(m->asked_bytes) : "a block");
     cause_say(c, "RAM is nearly full, or the system limits what may be pinned (under WSL a part of "

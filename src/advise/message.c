@@ -243,7 +243,7 @@ static scan_text decoded(buffer *first, buffer *outputs, buffer *second, scan_te
 
 /* Returns whether only lines of TensorFlow's allocator without a refusal are left. */
 static bool is_harmless(const message *m, scan_text t) {
-  static const char *const failures[] = {"xhausted", "XHAUSTED",     "OOM when", "OUT_OF_MEMORY",
+  static const char *const failures[] = {"xhausted", "XHAUSTED",      "OOM when",  "OUT_OF_MEMORY",
                                          "rror:",    "out of memory", "Dst tensor"};
   return !scan_has_any(t, failures, sizeof failures / sizeof *failures) &&
          (m->kind == MESSAGE_TENSORFLOW || m->kind == MESSAGE_XLA) &&

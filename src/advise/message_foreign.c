@@ -11,8 +11,7 @@
   "the plan and its billing"
 
 #define FILES_NAME "too many files are open"
-#define FILES_HELP                                                                                 \
-  "ulimit -n 65536, or torch.multiprocessing.set_sharing_strategy('file_system')"
+#define FILES_HELP "ulimit -n 65536, or torch.multiprocessing.set_sharing_strategy('file_system')"
 
 static const struct {
   const char *words, *name, *help;

@@ -213,7 +213,7 @@ static void read_host_side(message *m, scan_text t) {
     m->kind = MESSAGE_HOST;
     m->host = HOST_PINNED;
     snprintf(m->what, sizeof m->what, "%s",
-             scan_has(t, "cuda_host_bfc")   ? "cuda_host_bfc"
+             scan_has(t, "cuda_host_bfc")  ? "cuda_host_bfc"
              : scan_has(t, "gpu_host_bfc") ? "gpu_host_bfc"
                                            : "");
   }

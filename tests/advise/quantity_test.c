@@ -215,7 +215,8 @@ TEST(numbers_of_the_driver_s_own_pool_are_read)
        "Device limit            : 14.75 GiB\nFree (according to CUDA): 12.00 MiB\n"
        "PyTorch limit (set by user-supplied memory fraction)\n                        : 11.00 GiB",
        512 * MIB, 12 * MIB, 10 * GIB + GIB / 2, 11 * GIB, 14 * GIB + 3 * GIB / 4},
-      {"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0. Allocated so "
+      {"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0. Allocated "
+       "so "
        "far: 20.00 GiB (backend:cudaMallocAsync)",
        2 * GIB, NONE, 20 * GIB, NONE, NONE},
   };
