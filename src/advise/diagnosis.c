@@ -83,7 +83,13 @@ static void say_circumstances(explanation *x) {
   for (uint32_t i = 0; i < m->said_count; i++) cause_say(c, "the text says: %s", m->said[i]);
   if (m->passed_batch > 0)
     cause_say(c, "after it the program went on with a batch of %u: that fits", m->passed_batch);
-  if (m->failures > 1)
+  if (m->caught > 0)
+    cause_say(
+        c,
+        "the text contains %u failures; this one ended the program, which caught %u before it "
+        "and went on",
+        m->failures, m->caught);
+  else if (m->failures > 1)
     cause_say(c, "the text contains %u different failures; this is the first%s%s", m->failures,
               known(m->next_bytes) ? ", the next requested " : "",
               known(m->next_bytes) ? cause_size(m->next_bytes) : "");

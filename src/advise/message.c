@@ -19,6 +19,10 @@
 #define MENTIONS_MOST  32
 #define BLOCKS_MOST    100 /* failures of different libraries that are counted */
 
+/* Of a loop that works. */
+static const char *const progress_words[] = {"loss", "it/s",    "s/it", "runtime",
+                                             "poch", "inished", "aved"};
+
 static bool read_device(message *m, scan_text clean, scan_text raw, const char **where) {
   context blank = m->context;
   if (message_torch(m, clean, where)) {
@@ -155,15 +159,13 @@ static void read_failed_batch(message *m, scan_text later) {
  * smaller ones until one fitted. `later`: from the first failure to the end of the text. */
 static void read_passed_batch(message *m, scan_text later) {
   static const char *const signs[] = {"ut of memory", "OutOfMemory", "RESOURCE_EXHAUSTED", "OOM"};
-  static const char *const progress[] = {"loss", "it/s",    "s/it", "runtime",
-                                         "poch", "inished", "aved"};
   static const char *const ends[] = {"Error", "illed", "Traceback", "Aborted", "FAILED"};
   scan_text tail = later;
   for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
     for (const char *at; (at = scan_find(tail, signs[i])) != NULL;) tail.at = at;
   uint32_t tried = m->failed_batch > 0 ? m->failed_batch : m->context.batch;
   if (scan_has_any(tail, ends, sizeof ends / sizeof *ends) ||
-      !scan_has_any(tail, progress, sizeof progress / sizeof *progress))
+      !scan_has_any(tail, progress_words, sizeof progress_words / sizeof *progress_words))
     return;
   m->passed_batch = context_smaller_batch(tail, tried);
 }
@@ -241,6 +243,35 @@ static scan_text decoded(buffer *first, buffer *outputs, buffer *second, scan_te
   return decode_text(second, whole(outputs)) ? whole(second) : whole(outputs);
 }
 
+/* Overwrites failures that the program caught, if a later one ended it. Returns how many. */
+static uint32_t without_caught(buffer *clean) {
+  buffer copy = BUFFER_INIT;
+  if (clean->length > CONTEXT_BYTES) return 0;
+  buffer_append(&copy, clean->data, clean->length);
+  if (copy.data == NULL || copy.length != clean->length) {
+    buffer_free(&copy);
+    return 0;
+  }
+  const char *end = NULL, *where = NULL;
+  bool retried = false;
+  uint32_t caught = message_blank_caught(copy.data, copy.length, &end, &retried);
+  message m = message_blank();
+  if (caught > 0) where = read_clean(&m, whole(&copy), whole(&copy));
+  bool kill = m.host == HOST_KILLED || m.host == HOST_KERNEL || m.host == HOST_CONTAINER ||
+              m.host == HOST_JOB;
+  bool fatal = where != NULL && where > end && m.kind != MESSAGE_FOREIGN &&
+               (kill || message_is_error(scan_line(whole(&copy), where)));
+  /* What was tried again must have worked for a while. */
+  if (fatal && retried) {
+    const char *line = scan_line(whole(&copy), where).at;
+    scan_text between = {end, message_frames_before((scan_text){end, line})};
+    fatal = scan_has_any(between, progress_words, sizeof progress_words / sizeof *progress_words);
+  }
+  if (fatal) memcpy(clean->data, copy.data, copy.length);
+  buffer_free(&copy);
+  return fatal ? caught : 0;
+}
+
 /* Returns whether only lines of TensorFlow's allocator without a refusal are left. */
 static bool is_harmless(const message *m, scan_text t) {
   static const char *const failures[] = {"xhausted", "XHAUSTED",      "OOM when",  "OUT_OF_MEMORY",
@@ -260,6 +291,7 @@ void message_read(message *m, const char *text, size_t count) {
   scan_text t = copied ? whole(&clean) : raw;
   uint64_t harmless_bytes = MESSAGE_UNKNOWN;
   uint32_t harmless = copied ? without_harmless(&clean, &harmless_bytes) : 0;
+  uint32_t caught = copied ? without_caught(&clean) : 0;
   if (copied) without_mentions(&clean);
   if (!read_first(m, t, raw)) {
     context_read(&m->context, last_part(t), last_part(raw));
@@ -267,6 +299,10 @@ void message_read(message *m, const char *text, size_t count) {
     if (where != NULL && m->failures > 1) read_failed_batch(m, (scan_text){where, t.end});
     if (where != NULL && message_is_device(m->kind))
       read_passed_batch(m, (scan_text){where, t.end});
+  }
+  if (caught > 0 && m->kind != MESSAGE_NONE && m->kind != MESSAGE_FOREIGN) {
+    m->failures = (m->failures > 0 ? m->failures : 1) + caught;
+    m->caught = caught;
   }
   if (harmless > 0 && (m->kind == MESSAGE_NONE || is_harmless(m, t))) {
     m->kind = MESSAGE_FOREIGN;

@@ -17,6 +17,7 @@
  *   message_quantity.c reads sizes by the words around them; message_said.c quotes the others
  *   message_mention.c  prose and source code that only mention a failure
  *   message_kill.c     reads which program was killed
+ *   message_caught.c   finds failures after which the program went on
  *   message_first.c    cuts a log with several failures down to the first one;
  *                      message_segment.c finds where one may end
  *   message.c calls them in order
@@ -174,6 +175,7 @@ typedef struct message {
   uint64_t least_bytes;     /* … and the last of them */
   uint32_t falling_count;   /* how many there are */
   uint32_t failures;        /* different failures in the text; the first one is read */
+  uint32_t caught;          /* of them, the ones before it that the program caught */
   uint32_t passed_batch;    /* a smaller batch with which the program went on after it; 0: none */
   uint32_t failed_batch;    /* a smaller batch than the first failure's that failed too; 0: none */
   bool grouped;             /* the kernel's: a control group's limit, not the machine's */

@@ -57,6 +57,10 @@ bool message_kill_in_group(scan_text t);
  */
 bool message_only_word(message_host host);
 
+/* Overwrites failures after which the program says that it goes on ("skipping batch", "retrying
+ * with batch size 8"), with their tracebacks. Returns how many there are. *end receives the end of
+ * the last of them, and *retried whether the program tried that one again. */
+uint32_t message_blank_caught(char *data, size_t count, const char **end, bool *retried);
 /* Returns whether the text has failures of several libraries. Quick, and may be wrong. */
 bool message_is_mixed(scan_text t);
 /* Removes the next block from `t`: the failures of one library with their circumstances. `own`

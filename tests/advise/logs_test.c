@@ -251,4 +251,40 @@ TEST(long_logs_of_repeated_failures_are_read_quickly)
   }
 }
 
+TEST(a_failure_that_ended_the_program_comes_before_those_it_caught)
+{
+  static const struct {
+    const char *text;
+    uint64_t asked_mib;
+    uint32_t failures, caught;
+  } all[] = {
+      {"WARNING: CUDA out of memory. Tried to allocate 1.00 GiB (GPU 0; 15.78 GiB total capacity; "
+       "12.00 GiB already allocated; 0.90 GiB free; 13.80 GiB reserved in total by PyTorch)\n"
+       "skipping batch 119 (out of memory)\nstep 120 loss 2.2\n"
+       "RuntimeError: CUDA out of memory. Tried to allocate 148.00 MiB (GPU 0; 15.78 GiB total "
+       "capacity; 14.22 GiB already allocated; 100.75 MiB free; 14.50 GiB reserved in total by "
+       "PyTorch)\n",
+       148, 2, 1},
+      {"OOM: CUDA out of memory. Tried to allocate 3.00 GiB, retrying with batch_size=32\n"
+       "OOM: CUDA out of memory. Tried to allocate 2.00 GiB, retrying with batch_size=16\n"
+       "step 40 loss 0.5\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 "
+       "MiB. GPU 0 has a "
+       "total "
+       "capacity of 23.64 GiB of which 410.00 MiB is free.\n",
+       512, 3, 2},
+      /* it went on to the end */
+      {"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.00 GiB. GPU 0 has a total "
+       "capacity of 23.64 GiB of which 410.00 MiB is free.\nretrying with batch_size=32\n"
+       "step 10 loss 0.7\n",
+       3072, 1, 0},
+  };
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    message m;
+    message_read(&m, all[i].text, strlen(all[i].text));
+    CHECK_U64(m.asked_bytes, all[i].asked_mib << 20);
+    CHECK_U64(m.failures, all[i].failures);
+    CHECK_U64(m.caught, all[i].caught);
+  }
+}
+
 TEST_MAIN
