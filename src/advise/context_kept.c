@@ -37,14 +37,15 @@ static scan_text name_at(scan_text t, const char *at) {
   return name;
 }
 
-/* Returns whether a name, without "self.", is that of a whole model. A layer or a block is called
- * in the same way inside of a model. */
+/* Returns whether a name is that of a whole model. A layer or a block is called in the same way
+ * inside of a model, and so are its own parts ("self.encoder"). */
 static bool is_model(scan_text name) {
-  static const char *const models[] = {"model", "Model",   "net",    "Net",      "encoder",
-                                       "bert",  "resnet",  "vgg",    "backbone", "extractor",
-                                       "clip",  "encoder", "network"};
+  static const char *const models[] = {"model", "Model", "net", "Net", "network"};
+  static const char *const wholes[] = {"encoder", "bert", "vgg", "backbone", "extractor", "clip"};
   static const char *const parts[] = {"layer", "block", "conv", "head", "norm", "pool", "module"};
-  return scan_has_any(name, models, sizeof models / sizeof *models) &&
+  bool part = scan_starts(name, "self.");
+  return (scan_has_any(name, models, sizeof models / sizeof *models) ||
+          (!part && scan_has_any(name, wholes, sizeof wholes / sizeof *wholes))) &&
          !scan_has_any(name, parts, sizeof parts / sizeof *parts);
 }
 

@@ -340,7 +340,8 @@ static void detect_kept(explanation *x) {
   cause_head(found, "This line keeps %s with the graph that made it, so every pass adds %s: %s",
              c->kept == KEPT_RESULT ? "the result of every pass" : "the loss of every pass",
              c->kept == KEPT_RESULT ? "all that its forward pass saved" : "memory", c->kept_code);
-  if (c->kept_line[0] != '\0') cause_say(found, "the line is at %s", c->kept_line);
+  if (c->kept_line[0] != '\0' && strcmp(c->kept_line, c->line) != 0)
+    cause_say(found, "the line is at %s", c->kept_line);
   cause_say(found, "%s",
             c->kept == KEPT_RESULT
                 ? "the text shows no torch.no_grad(): the model builds a graph for a backward pass"
