@@ -42,8 +42,12 @@ static scan_text name_at(scan_text t, const char *at) {
 static bool is_model(scan_text name) {
   static const char *const models[] = {"model", "Model", "net", "Net", "network"};
   static const char *const wholes[] = {"encoder", "bert", "vgg", "backbone", "extractor", "clip"};
-  static const char *const parts[] = {"layer", "block", "conv", "head", "norm", "pool", "module"};
+  /* Methods that build no graph by themselves, and parts of a model. */
+  static const char *const parts[] = {"layer",     "block",    "conv",   "head",
+                                      "norm",      "pool",     "module", ".encode(",
+                                      ".generate", ".predict", ".step",  ".transform"};
   bool part = scan_starts(name, "self.");
+  name.end++; /* the bracket of the call, which the caller has seen */
   return (scan_has_any(name, models, sizeof models / sizeof *models) ||
           (!part && scan_has_any(name, wholes, sizeof wholes / sizeof *wholes))) &&
          !scan_has_any(name, parts, sizeof parts / sizeof *parts);
@@ -64,40 +68,66 @@ static bool ends_there(scan_text line, const char *at, char close) {
   return at >= line.end || *at == '#' || *at == '*' || *at == '/';
 }
 
+/* Returns whether the text assigns the result of a model to the name: "out = model(x)". */
+static bool is_result(scan_text text, scan_text name) {
+  char words[48];
+  const char *at, *start = NULL;
+  int length = snprintf(words, sizeof words, "%.*s = ", (int)(name.end - name.at), name.at);
+  if (length >= (int)sizeof words || name.end - name.at < 1) return false;
+  for (; (at = scan_find_at(text, words, &start)) != NULL; text.at = at) {
+    if (start > text.at && (scan_is_word(start[-1]) || start[-1] == '.')) continue;
+    scan_text line = {at, scan_line(text, at).end}, called = name_at(line, at);
+    if (called.end < line.end && *called.end == '(' && is_model(called) && !drops_graph(line))
+      return true;
+  }
+  return false;
+}
+
 /* Recognizes what is put into a list: `at` is after ".append(" or "+= [". */
-static context_kept element(scan_text line, const char *at, char close) {
+static context_kept element(scan_text text, scan_text line, const char *at, char close) {
   scan_text name = name_at(line, at);
   if (name.at == name.end) return KEPT_NONE;
   if (name.end < line.end && *name.end == '(') return is_model(name) ? KEPT_RESULT : KEPT_NONE;
-  return is_loss(name) && ends_there(line, name.end, close) ? KEPT_LOSS : KEPT_NONE;
+  if (!ends_there(line, name.end, close)) return KEPT_NONE;
+  return is_loss(name) ? KEPT_LOSS : is_result(text, name) ? KEPT_RESULT : KEPT_NONE;
 }
 
-/* Recognizes "total_loss += loss": a sum over the passes, by its name. "loss += penalty" adds the
- * parts of one loss. */
-static context_kept sum(scan_text line, const char *plus, const char *after) {
+/* Recognizes "total_loss += loss" and "total_loss = total_loss + loss": a sum over the passes, by
+ * its name. "loss += penalty" adds the parts of one loss. `left` is before the sign, `after` behind
+ * it. */
+static context_kept sum(scan_text line, scan_text left, const char *after) {
   static const char *const sums[] = {"total", "running", "epoch", "sum", "train_loss", "val_loss",
                                      "avg",   "mean",    "accum", "cum", "test_loss",  "eval_loss"};
-  scan_text left = name_before(line, plus);
   scan_text right = name_at(line, after);
   if (left.at == left.end || right.at == right.end) return KEPT_NONE;
   if (!scan_has_any(left, sums, sizeof sums / sizeof *sums)) return KEPT_NONE;
+  bool call = right.end < line.end && *right.end == '(' && line.end[-1] == ')';
+  if (call) return is_loss(right) || scan_has(right, "criterion") ? KEPT_SUM : KEPT_NONE;
   return is_loss(right) && ends_there(line, right.end, '\0') ? KEPT_SUM : KEPT_NONE;
 }
 
-static context_kept kept_in(scan_text line) {
+static context_kept kept_in(scan_text text, scan_text line) {
   const char *start = NULL, *at;
+  while (line.end > line.at && isspace((unsigned char)line.end[-1])) line.end--;
   if (drops_graph(line)) return KEPT_NONE;
-  if ((at = scan_find_at(line, ".append(", &start)) != NULL) return element(line, at, ')');
-  if ((at = scan_find_at(line, " += [", &start)) != NULL) return element(line, at, ']');
-  if ((at = scan_find_at(line, " += ", &start)) != NULL) return sum(line, start, at);
-  return KEPT_NONE;
+  if ((at = scan_find_at(line, ".append(", &start)) != NULL) return element(text, line, at, ')');
+  if ((at = scan_find_at(line, " += [", &start)) != NULL) return element(text, line, at, ']');
+  if ((at = scan_find_at(line, " += ", &start)) != NULL)
+    return sum(line, name_before(line, start), at);
+  if ((at = scan_find_at(line, " = ", &start)) == NULL) return KEPT_NONE;
+  scan_text left = name_before(line, start), first = name_at(line, at);
+  bool same = left.at < left.end && left.end - left.at == first.end - first.at &&
+              memcmp(left.at, first.at, (size_t)(left.end - left.at)) == 0;
+  const char *plus = same ? scan_find((scan_text){first.end, line.end}, "+ ") : NULL;
+  return plus != NULL && plus - first.end == 3 ? sum(line, left, plus) : KEPT_NONE;
 }
 
 /* Returns whether the sum is the loss that backward() is called on: then it has one pass's parts.
  */
 static bool is_trained(scan_text text, scan_text line) {
   const char *plus = NULL;
-  if (scan_find_at(line, " += ", &plus) == NULL) return false;
+  if (scan_find_at(line, " += ", &plus) == NULL && scan_find_at(line, " = ", &plus) == NULL)
+    return false;
   char call[80];
   scan_text name = name_before(line, plus);
   int length = snprintf(call, sizeof call, "%.*s.backward(",
@@ -134,6 +164,7 @@ static void write_frame(context *c, scan_text frame) {
 
 void context_read_kept(context *c, scan_text text) {
   scan_text rest = text, line, frame = {text.at, text.at};
+  bool model = false; /* in the source of a model's forward */
   /* The program already says that it builds no graph. */
   if (context_any(c, CONTEXT_BIT(NO_GRAD))) return;
   while (scan_next_line(&rest, &line)) {
@@ -144,9 +175,11 @@ void context_read_kept(context *c, scan_text text) {
       continue;
     }
     scan_text code = code_of(line);
-    context_kept kept = kept_in(code);
+    if (scan_starts(code, "def ")) model = scan_has(code, "def forward");
+    context_kept kept = kept_in(text, code);
     /* Inside of a model a list of features belongs to one pass. */
-    bool forward = own && (scan_has(frame, "in forward") || scan_has(frame, "-packages"));
+    bool forward =
+        (!own && model) || (own && (scan_has(frame, "in forward") || scan_has(frame, "-packages")));
     if (kept != KEPT_NONE && !forward && !is_trained(text, code)) {
       c->kept = kept;
       scan_copy(c->kept_code, sizeof c->kept_code, code, code.at, "#");

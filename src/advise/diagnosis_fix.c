@@ -631,10 +631,13 @@ static bool write_kept(char out[200], const context *c) {
   size_t length = strlen(code), at = length - 1;
   const char *plus = strstr(code, " += ");
   if (length == 0 || length + 1 >= sizeof c->kept_code) return false;
-  if (c->kept == KEPT_SUM && plus != NULL)
-    at = (size_t)(plus + 4 - code) +
-         strspn(plus + 4, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.");
-  else if (code[at] != ')' && code[at] != ']')
+  if (c->kept == KEPT_SUM) {
+    const char *loss = plus != NULL ? plus + 4 : strstr(code, " + ");
+    if (loss == NULL) return false;
+    if (plus == NULL) loss += 3;
+    loss += strspn(loss, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.");
+    at = *loss == '(' ? length : (size_t)(loss - code);
+  } else if (code[at] != ')' && code[at] != ']')
     return false;
   snprintf(out, 200, "%.*s%s%s", (int)at, code, drop, code + at);
   return true;

@@ -285,4 +285,40 @@ TEST(an_empty_recording_is_explained)
   recording_free(&r);
 }
 
+/* Lines that keep the graph of every pass, and what is written instead. */
+TEST(lines_that_keep_a_graph_are_rewritten)
+{
+  static const struct {
+    const char *code, *instead;
+  } all[] = {
+      {"epoch_loss += criterion(out, y)", "epoch_loss += criterion(out, y).item()"},
+      {"total_loss = total_loss + loss", "total_loss = total_loss + loss.item()"},
+      {"running_loss += loss * x.size(0)", "running_loss += loss.item() * x.size(0)"},
+      {"losses.append(loss)", "losses.append(loss.item())"},
+      {"feats.append(clip_model.encode_image(x))", "encode_image(x).detach().cpu())"},
+      {"outs += [net(x)]", "outs += [net(x).detach().cpu()]"},
+      {"out = model(x)\n      feats.append(out)", "feats.append(out.detach().cpu())"},
+      {"embs.append(model.encode(texts))", NULL},
+      {"total_loss += loss.item()", NULL},
+      {"feats.append(self.encoder(x))", NULL},
+      {"loss += penalty", NULL},
+      {"def forward(self, x):\n  feats.append(model(x))", NULL},
+  };
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    char text[800];
+    snprintf(text, sizeof text,
+             "    for x in loader:\n      %s\nRuntimeError: CUDA out of memory. Tried to allocate "
+             "2.00 MiB (GPU 0; 10.76 GiB total capacity; 9.60 GiB already allocated; 1.00 MiB "
+             "free; 9.70 GiB reserved in total by PyTorch)",
+             all[i].code);
+    explanation x;
+    CHECK_OK(explain_message(&x, text, strlen(text)));
+    bool kept = x.findings.list[0].id == CAUSE_GRAPH_KEPT;
+    if (kept != (all[i].instead != NULL)) printf("%s\n", text);
+    CHECK(kept == (all[i].instead != NULL));
+    CHECK(!kept || strstr(x.fixes.list[0].change, all[i].instead) != NULL);
+    explanation_free(&x);
+  }
+}
+
 TEST_MAIN
