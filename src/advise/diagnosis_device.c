@@ -336,7 +336,9 @@ static void detect_kept(explanation *x) {
                                  (known(n->asked_bytes) && n->asked_bytes > n->device_bytes / 4)))
     return;
   bool other = has(x, CONTEXT_BIT(OPTIMIZER) | CONTEXT_BIT(LOADING));
-  cause *found = diagnosis_cause(x, CAUSE_GRAPH_KEPT, other ? 0.4 : 0.65);
+  /* An evaluation needs no graph at all. */
+  cause_id id = has(x, CONTEXT_BIT(EVALUATING)) ? CAUSE_NO_GRAD_MISSING : CAUSE_GRAPH_KEPT;
+  cause *found = diagnosis_cause(x, id, other ? 0.4 : 0.65);
   cause_head(found, "This line keeps %s with the graph that made it, so every pass adds %s: %s",
              c->kept == KEPT_RESULT ? "the result of every pass" : "the loss of every pass",
              c->kept == KEPT_RESULT ? "all that its forward pass saved" : "memory", c->kept_code);

@@ -766,7 +766,8 @@ void diagnosis_fixes(explanation *x) {
     add_pool_limit(x);
     add_processes(x, f->list[0].id);
   }
-  if (f->list[0].id == CAUSE_GRAPH_KEPT && m->context.kept != KEPT_NONE) add_kept(x);
+  bool graph = f->list[0].id == CAUSE_GRAPH_KEPT || f->list[0].id == CAUSE_NO_GRAD_MISSING;
+  if (graph && m->context.kept != KEPT_NONE) add_kept(x);
   if (f->list[0].id == CAUSE_BATCH_TOO_BIG && diagnosis_own(m) == 0 && add_batch(x, derived))
     derived |= DERIVED_BATCH;
   bool second = f->count > 1 && f->list[1].confidence >= 0.4 && f->list[1].id != f->list[0].id;
