@@ -646,7 +646,7 @@ static bool write_kept(char out[200], const context *c) {
 /* Names the line that keeps a graph, and what it must keep instead. */
 static void add_kept(explanation *x) {
   const context *c = &x->evidence.message.context;
-  char text[400], line[200] = "";
+  char text[560], line[200] = "";
   bool result = c->kept == KEPT_RESULT, whole = write_kept(line, c);
   if (!whole) snprintf(line, sizeof line, "%s", result ? "out.detach().cpu()" : "loss.item()");
   if (result && !context_any(c, CONTEXT_BIT(BACKWARD)))
