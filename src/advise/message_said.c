@@ -107,7 +107,7 @@ static void keep(message *m, scan_text line, const char *from, const char *last)
     size_t room = most - 12;
     if ((size_t)(quote.end - quote.at) >= room) {
       quote.at = quote.end - room;
-      while (quote.at < last && quote.at[-1] != ' ') quote.at++;
+      while (quote.at > line.at && quote.at < last && quote.at[-1] != ' ') quote.at++;
       used = (size_t)snprintf(out, most, "… ");
     }
   }

@@ -1,5 +1,7 @@
 /* Sizes that are read by the words around them, and sentences that are quoted. All texts were
  * written for this test. */
+#include <stdlib.h>
+
 #include "sample.h"
 
 #define KIB  (UINT64_C(1) << 10)
@@ -254,6 +256,21 @@ TEST(numbers_without_a_field_are_quoted)
     CHECK(right);
     buffer_free(&out);
     explanation_free(&x);
+  }
+}
+
+/* The quote begins with the text itself: nothing before it is read. */
+TEST(a_quote_of_exactly_the_room_stays_inside_of_the_text)
+{
+  for (size_t length = 120; length < 200; length++) {
+    char *text = malloc(length); /* without a byte before or after it, for ASan */
+    CHECK(text != NULL);
+    memset(text, 'x', length);
+    static const char tail[] = " RESOURCE_EXHAUSTED: Out of memory 77 MiB";
+    memcpy(text + length - (sizeof tail - 1), tail, sizeof tail - 1);
+    message m;
+    message_read(&m, text, length);
+    free(text);
   }
 }
 
