@@ -728,6 +728,9 @@ static void read_loops(context *c, scan_text t) {
       left = LOOP_LINES;
       continue;
     }
+    /* IPython's arrow: the line that failed is in the loop. */
+    if (left > 0 && scan_starts(line, "--") && scan_has(line, "-> "))
+      c->seen |= CONTEXT_BIT(EVALUATING);
     if (keeps_result(line, left > 0)) c->seen |= CONTEXT_BIT(COLLECTING) | CONTEXT_BIT(EVALUATING);
     if (left > 0) left--;
   }
@@ -826,7 +829,8 @@ static bool is_native(scan_text t) {
   static const char *const python[] = {
       ".py",         "ython",       "Traceback (most", "pandas", "numpy",      "torch",   "polars",
       "tokenizers",  "xgboost",     "lightgbm",        "onnx",   "Jupyter",    "jupyter", "conda",
-      "MemoryError", "pip install", "import ",         "keras",  "tensorflow", "Cell In["};
+      "MemoryError", "pip install", "import ",         "keras",  "tensorflow", "Cell In[",
+      ">>> "};
   return scan_has_any(t, native, sizeof native / sizeof *native) &&
          !scan_has_any(t, python, sizeof python / sizeof *python);
 }
@@ -908,7 +912,20 @@ void context_read(context *c, scan_text text, scan_text raw) {
   read_torch_version(c, raw);
   context_read_traits(c, text, raw);
   context_read_service(c, raw);
+  context_read_programs(c, raw);
   context_read_kept(c, text);
+}
+
+void context_read_source(context *c, scan_text source) {
+  static const char *const no_grad[] = {"no_grad", "inference_mode"};
+  static const char *const narrow[] = {"autocast", "GradScaler"};
+  if (scan_has_any(source, no_grad, sizeof no_grad / sizeof *no_grad))
+    c->seen |= CONTEXT_BIT(NO_GRAD);
+  if (scan_has_any(source, narrow, sizeof narrow / sizeof *narrow)) c->traits |= TRAIT_AUTOCAST;
+  if (scan_has(source, ".backward(")) c->seen |= CONTEXT_BIT(TRAINING);
+  read_loops(c, source);
+  if (c->batch == 0) read_batch(c, source);
+  if (c->kept == KEPT_NONE) context_read_kept(c, source);
 }
 
 const char *context_phase(const context *c) {

@@ -158,6 +158,28 @@ enum {
 #define TRAIT_NVCC         (UINT64_C(1) << 62) /* an extension for CUDA is being built */
 #define TRAIT_PDIST        (UINT64_C(1) << 63) /* SciPy's distances of all pairs, in float64 */
 
+/* Programs with settings of their own, and what of them the text shows. Each is one bit of
+ * context.programs. */
+enum {
+  PROGRAM_WGPU = 1 << 0,   /* Rust on WebGPU: burn, wonnx */
+  PROGRAM_CANDLE = 1 << 1, /* Rust's candle */
+  PROGRAM_TCH = 1 << 2,    /* libtorch from Rust */
+  PROGRAM_FOOOCUS = 1 << 3,
+  PROGRAM_FAIRSEQ = 1 << 4,
+  PROGRAM_HASHCAT = 1 << 5,
+  PROGRAM_ISAAC = 1 << 6,    /* Isaac Sim, Isaac Lab */
+  PROGRAM_DYNAMICS = 1 << 7, /* molecular dynamics: OpenMM, GROMACS, Amber, LAMMPS */
+  PROGRAM_MATCONVNET = 1 << 8,
+  PROGRAM_POLARS = 1 << 9,
+  PROGRAM_RMM_TORCH = 1 << 10,  /* PyTorch on RMM's pool */
+  PROGRAM_FFT = 1 << 11,        /* cuFFT refused */
+  PROGRAM_INTEGERS = 1 << 12,   /* a tensor of integers is made */
+  PROGRAM_FLOW_ASYNC = 1 << 13, /* TensorFlow's text names its other allocator */
+  PROGRAM_PIPELINE = 1 << 14,   /* llama.cpp copies its buffers for a pipeline */
+  PROGRAM_EMBEDS = 1 << 15,     /* llama.cpp serves embeddings */
+  PROGRAM_APPENDS = 1 << 16,    /* the line that failed adds to a list */
+};
+
 /* What limits host memory: each has its own way to raise the limit. */
 typedef enum context_service {
   SERVICE_NONE = 0,
@@ -197,6 +219,7 @@ typedef enum context_kept {
 typedef struct context {
   uint64_t seen;                 /* CONTEXT_BIT(…) */
   uint64_t traits;               /* TRAIT_… */
+  uint64_t programs;             /* PROGRAM_… */
   uint16_t torch_from, torch_to; /* 104 for 1.4, 201 for 2.1; 0 and UINT16_MAX: unknown */
   char line[160];                /* the user's own line: "train.py:157 in evaluate"; "": unknown */
   char code[160];                /* its text, "" unknown */
@@ -214,6 +237,8 @@ typedef struct context {
 
 /* Fills `c` from `text`, a cleaned text; `raw` is the text before that. */
 void context_read(context *c, scan_text text, scan_text raw);
+/* Adds what the source of a notebook's cell shows: a batch, no_grad, a line that keeps graphs. */
+void context_read_source(context *c, scan_text source);
 /* Returns the smallest batch size below `batch` that the text names, or 0 if it names none. */
 uint32_t context_smaller_batch(scan_text t, uint32_t batch);
 static inline bool context_has(const context *c, uint64_t marks) {

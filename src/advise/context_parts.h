@@ -8,6 +8,8 @@
 void context_read_traits(context *c, scan_text text, scan_text raw);
 /* Sets the batch system, what runs the container, and the unit whose limit was reached. */
 void context_read_service(context *c, scan_text raw);
+/* Sets the program and what follows from it. Called after the marks and traits are set. */
+void context_read_programs(context *c, scan_text raw);
 /* Finds the first line that keeps the graph of every pass of a loop. */
 void context_read_kept(context *c, scan_text text);
 /* Returns whether the text has the words with no letter or digit before them. */

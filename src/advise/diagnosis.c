@@ -61,6 +61,13 @@ static void refuse(explanation *x) {
     buffer_printf(&x->notes, "%s\n", m->help);
     return;
   }
+  if ((m->details & MESSAGE_CLEAN) != 0) {
+    buffer_text(&x->headline, "No cell of this notebook ended with an error");
+    buffer_text(&x->notes, "if its kernel died: it says so in Jupyter's own log, not in the file; "
+                           "sudo dmesg -T | grep -i 'killed process' shows whether memory was the "
+                           "reason\n");
+    return;
+  }
   buffer_text(&x->headline, "This text has no known out-of-memory error");
   buffer_text(
       &x->notes,

@@ -8,6 +8,7 @@
 #define CONTEXT_MOST (UINT64_C(1) << 30) /* a CUDA context with its kernels takes up to this */
 /* TensorFlow takes most of a free device: less means others. */
 #define SMALL_POOL      (UINT64_C(1) << 30)
+#define CARVED_MOST     (UINT64_C(5) << 29) /* 2.5 GiB; ROCm's cards have 4 and more */
 #define PROCESSES_SHOWN 6
 #define BELIEVED        0.3
 #define TINY_REQUEST    (UINT64_C(1) << 20) /* a device with a batch in it has as much free */
@@ -173,6 +174,23 @@ static void detect_async(explanation *x) {
             cause_size(n->free_bytes), cause_size(context_bytes(n->device_bytes)));
 }
 
+/* Detects a device of which nothing is free for even a tiny request, while the text does not say
+ * that this program holds it. */
+static void detect_full(explanation *x) {
+  const numbers *n = &x->evidence.n;
+  const message *m = &x->evidence.message;
+  if (!known(n->asked_bytes) || !known(n->free_bytes) || known(n->live_bytes)) return;
+  if (n->asked_bytes >= TINY_REQUEST || n->free_bytes > n->asked_bytes) return;
+  cause *c = diagnosis_cause(x, CAUSE_OTHER_PROCESS, 0.55);
+  cause_head(c,
+             "%s was refused and %s is free: probably another process holds the device, also one "
+             "that an earlier run left",
+             cause_size(n->asked_bytes), cause_size(n->free_bytes));
+  if ((m->details & MESSAGE_MISCOUNT) != 0)
+    cause_say(c, "the text's count of what is in use is more than any device has: it fell below "
+                 "zero, as after a fork, and says nothing");
+}
+
 /* Detects a large part of the device that nothing in the text accounts for. */
 static void detect_unaccounted(explanation *x) {
   const numbers *n = &x->evidence.n;
@@ -269,6 +287,19 @@ static void detect_own_buffer(explanation *x) {
     cause_head(c, "SGLang's KV cache has no room for the tokens of one more step: it is this pool "
                   "that ran out, not the device");
   cause_say(c, "the requests that run hold the rest; some versions also count tokens wrongly");
+}
+
+/* Detects an integrated GPU of AMD: its part of the RAM, set in the BIOS, is smaller than any card.
+ */
+static void detect_integrated(explanation *x) {
+  const numbers *n = &x->evidence.n;
+  if (!has(x, CONTEXT_BIT(AMD)) || !known(n->device_bytes) || n->device_bytes > CARVED_MOST) return;
+  cause *c = diagnosis_cause(x, CAUSE_WEIGHTS_TOO_BIG, 0.7);
+  cause_head(c,
+             "This device has only %s: it is an integrated GPU, whose memory is a part of the RAM "
+             "that the BIOS sets aside, and models do not fit in it",
+             cause_size(n->device_bytes));
+  cause_say(c, "a graphics card in the same machine is another device: rocminfo lists both");
 }
 
 /* Detects one request that is as large as the whole device, or several times what is in use. */
@@ -839,11 +870,13 @@ void diagnosis_device(explanation *x) {
     return;
   }
   /* With free memory on the device a pool would have grown: its holes are not the reason. */
-  if (!diagnosis_had_room(n)) detect_holes(x);
+  detect_integrated(x);
+  if (x->findings.count == 0 && !diagnosis_had_room(n)) detect_holes(x);
   detect_limit(x);
   detect_processes(x);
   detect_falling(x);
   detect_async(x);
+  detect_full(x);
   detect_start(x);
   detect_measured(x);
   detect_own_buffer(x);

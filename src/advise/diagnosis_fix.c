@@ -182,6 +182,8 @@ static bool applies(const recipe *r, const message *m, cause_id id, uint64_t der
   if (!context_has(c, r->need) || context_any(c, r->never) || wrong_tool(r, c)) return false;
   if (wrong_language(r, c)) return false;
   if ((c->traits & r->with) != r->with || (c->traits & r->without) != 0) return false;
+  if (r->program != 0 && (c->programs & r->program) == 0) return false;
+  if ((c->programs & r->other) != 0) return false;
   if ((derived & r->must) != r->must || (derived & r->mustnot) != 0) return false;
   if ((derived & DERIVED_HOPELESS) != 0 && frees_only(r)) return false;
   /* `from`: the version is not known to be older. `to`: it is known to be no newer. */

@@ -243,6 +243,11 @@ static const struct {
      "rows"},
     {HOST_PINNED, CAUSE_HOST_LIMIT, 0.6,
      "TensorFlow's pool of pinned host memory (RAM) is full, not the device", NULL},
+    {HOST_PINNING, CAUSE_HOST_LIMIT, 0.55,
+     "The driver could not pin host memory (RAM): the line that failed asks for page-locked RAM, "
+     "although the error is written as the device's",
+     "RAM is nearly full, or the system limits what may be pinned (ulimit -l, a container's memory; "
+     "under WSL about half of its RAM)"},
     {HOST_NOTEBOOK, CAUSE_HOST_LIMIT, 0.5,
      "The notebook used all host memory (RAM) and was restarted",
      "the text does not show what filled it (a whole file, copies, a list that grows)"},

@@ -50,10 +50,25 @@ static bool is_separate(scan_text t, const char *at, const char *device_at) {
          (m.details & (MESSAGE_EXECUTOR | MESSAGE_NO_SIGN)) == 0;
 }
 
+/* Returns whether the line that failed pins host memory: "return data.pin_memory()". The driver
+ * reports a refusal as an error of the device. `at`: the place of that error. */
+static bool pins_host(scan_text t, const char *at) {
+  scan_text before = {t.at, scan_line(t, at).at}, line = before;
+  while (before.end > before.at) {
+    line = scan_line(before, before.end - 1);
+    while (line.end > line.at && (line.end[-1] == ' ' || line.end[-1] == '\r')) line.end--;
+    if (line.end > line.at) break;
+    before.end = line.at;
+  }
+  static const char *const calls[] = {".pin_memory(", "cudaHostAlloc", "cudaHostRegister"};
+  return scan_has_any(line, calls, sizeof calls / sizeof *calls);
+}
+
 /* Returns the place of the failure, or NULL. */
 static const char *read_clean(message *m, scan_text t, scan_text raw) {
   const char *device_at = NULL, *host_at = NULL;
   message host = *m, status = *m;
+  if (message_warning(m, t)) return NULL;
   bool device = read_device(m, t, raw, &device_at);
   bool sure = message_host_memory(&host, t, true, &host_at);
   if (device && sure && !message_only_word(host.host) && host_at < device_at) {
@@ -71,6 +86,10 @@ static const char *read_clean(message *m, scan_text t, scan_text raw) {
       (!sure || message_only_word(host.host) || device_at < host_at) && host.host != HOST_TORCH) {
     *m = status;
     m->failures += sure && is_separate(t, host_at, device_at);
+    if (m->kind == MESSAGE_CUDA && pins_host(t, device_at)) {
+      m->kind = MESSAGE_HOST;
+      m->host = HOST_PINNING;
+    }
     return device_at;
   }
   if (sure) {
@@ -281,6 +300,16 @@ static bool is_harmless(const message *m, scan_text t) {
          m->asked_bytes == MESSAGE_UNKNOWN && m->details == 0;
 }
 
+/* Reads what a notebook shows besides its outputs: the source of the cell that failed. */
+static void read_source(message *m, scan_text file) {
+  buffer source = BUFFER_INIT;
+  bool failed = false;
+  if (notebook_source(&source, file, &failed) == STOW_OK && source.data != NULL)
+    context_read_source(&m->context, whole(&source));
+  if (!failed && m->kind == MESSAGE_NONE) m->details |= MESSAGE_CLEAN;
+  buffer_free(&source);
+}
+
 void message_read(message *m, const char *text, size_t count) {
   buffer first = BUFFER_INIT, outputs = BUFFER_INIT, second = BUFFER_INIT, clean = BUFFER_INIT;
   *m = message_blank();
@@ -304,6 +333,8 @@ void message_read(message *m, const char *text, size_t count) {
     m->failures = (m->failures > 0 ? m->failures : 1) + caught;
     m->caught = caught;
   }
+  scan_text file = first.data != NULL ? whole(&first) : (scan_text){text, text + count};
+  if (notebook_is(file)) read_source(m, file);
   if (harmless > 0 && (m->kind == MESSAGE_NONE || is_harmless(m, t))) {
     m->kind = MESSAGE_FOREIGN;
     m->host = HOST_NONE;

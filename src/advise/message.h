@@ -13,6 +13,7 @@
  *   message_device.c     errors that only name a status, by a table
  *   message_host.c     host memory, by a table; message_limits.c reads limits that were set
  *   message_foreign.c  errors that are about something else, by a table
+ *   message_warning.c  refused requests without which the program went on
  *   message_hint.c     texts in no table: words for memory and for failure in one line
  *   message_quantity.c reads sizes by the words around them; message_said.c quotes the others
  *   message_mention.c  prose and source code that only mention a failure
@@ -90,6 +91,7 @@ typedef enum message_host {
   HOST_GIT,       /* git's pack-objects was killed */
   HOST_EVICTED,   /* Kubernetes: the node was low on memory */
   HOST_JAVA,      /* the system refused memory for Java's heap, stacks or code */
+  HOST_PINNING,   /* the driver did not pin host memory for PyTorch; it reports a device's error */
   HOST_KIND_COUNT
 } message_host;
 
@@ -122,6 +124,10 @@ enum {
   MESSAGE_UNNAMED = 1 << 24,  /* the text does not name the interface of the device */
   MESSAGE_OOMD = 1 << 25,     /* systemd-oomd killed a whole unit */
   MESSAGE_UNSURE = 1 << 23,   /* a worker ended; memory is the most frequent reason */
+  MESSAGE_MISCOUNT = 1 << 26, /* the text's count of what is in use cannot be */
+  MESSAGE_ADDRESSES = 1 << 27, /* the limit is on virtual memory: addresses, not RAM */
+  MESSAGE_SKIPPED = 1 << 28,  /* the program dropped this batch and went on */
+  MESSAGE_CLEAN = 1 << 29,    /* a notebook none of whose cells ended with an error */
 };
 
 typedef struct message_process {

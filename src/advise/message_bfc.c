@@ -52,6 +52,8 @@ static void stats_line(message *m, scan_text line) {
   if (scan_starts(rest, "Stats: Limit:")) rest.at = scan_find(rest, "Stats: ");
   if (scan_starts(rest, "Limit:")) m->limit_bytes = scan_size_after(rest, "Limit:");
   if (scan_starts(rest, "InUse:")) m->live_bytes = scan_size_after(rest, "InUse:");
+  if (scan_starts(rest, "Total bytes in pool: "))
+    m->reserved_bytes = scan_size_after(rest, "Total bytes in pool: ");
   if (scan_has(rest, "memory_limit_: ")) {
     m->limit_bytes = scan_size_after(rest, "memory_limit_: ");
     m->reserved_bytes = scan_size_after(rest, "total_region_allocated_bytes_: ");

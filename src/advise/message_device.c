@@ -6,6 +6,7 @@
 #define CALL     1 /* the words name a call: the text must say that it failed */
 #define HEADER   2 /* a notebook's line before a traceback whose end was cut off */
 #define GRAPHICS 3 /* only in a text of Direct3D */
+#define WEBGPU   4 /* only in a text of WebGPU */
 
 static const struct {
   const char *words;
@@ -123,6 +124,11 @@ static const struct {
     {"cudaMalloc", 0, CONTEXT_BIT(NVIDIA), CALL},
     {"hipMalloc", 0, CONTEXT_BIT(AMD), CALL},
     {"vkAllocateMemory", 0, 0, CALL},
+    {"Not enough memory left", 0, CONTEXT_BIT(ANY_VENDOR), WEBGPU}, /* wgpu */
+    {"wgpu error: Out of Memory", 0, CONTEXT_BIT(ANY_VENDOR), 0},
+    {"GPUOutOfMemoryError", 0, CONTEXT_BIT(ANY_VENDOR), 0},
+    {"显存不足", 0, 0, 0}, /* "not enough video memory" */
+    {"顯存不足", 0, 0, 0},
     {"E_OUTOFMEMORY", 0, CONTEXT_BIT(ANY_VENDOR) | CONTEXT_BIT(WINDOWS), GRAPHICS},
     {"OutOfMemoryError Traceback (most recent call last)", 0, CONTEXT_BIT(TORCH), HEADER},
 };
@@ -174,6 +180,8 @@ bool message_device(message *m, scan_text t, const char **where) {
         (best != NULL || scan_has(t, "ray.") || scan_has(t, "cupy") || scan_has(t, "java")))
       continue;
     if (table[i].only == GRAPHICS && !is_graphics(t)) continue;
+    if (table[i].only == WEBGPU && !scan_has(t, "wgpu") && !scan_has(t, "In Device::create_"))
+      continue;
     if (best != NULL && start >= best) continue;
     best = start;
     chosen = i;

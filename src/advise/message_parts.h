@@ -96,6 +96,8 @@ bool message_device(message *m, scan_text t, const char **where);
 bool message_host_memory(message *m, scan_text t, bool sure, const char **where);
 /* Reads the limit on host memory that the text names, and what was used of it. */
 void message_limits(message *m, scan_text t);
+/* Recognizes texts whose only shortage is a warning: the program went on. */
+bool message_warning(message *m, scan_text t);
 bool message_foreign(message *m, scan_text t, const char **where);
 /* Recognizes those texts that other readers would claim. */
 bool message_lookalike(message *m, scan_text t);

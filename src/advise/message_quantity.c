@@ -358,6 +358,8 @@ static void read_region(message *m, scan_text t, bool earlier) {
       used.role = OTHER;
     if (m->kind != MESSAGE_HOST && scan_has(scan_line(t, q->at), "ystem memory"))
       used.role = OTHER; /* the host's, beside a failure of the device */
+    if ((m->context.traits & TRAIT_RENDER) != 0 && scan_has(scan_line(t, q->at), "Fra:"))
+      used.role = OTHER; /* Blender's line of progress: the host's memory comes first in it */
     if (m->kind == MESSAGE_LLAMA && reports_buffer(scan_line(t, q->at))) used.role = OTHER;
     if (earlier) forget_older(m, &r, &used);
     store(m, used.role, q->bytes, earlier);
@@ -395,8 +397,21 @@ static scan_text lines_around(scan_text t, const char *where, bool before) {
   return region;
 }
 
+/* Reads what the scene takes on the device from Blender's last line of progress: "Fra:1
+ * Mem:7212.11M (Peak 7980.42M) | Time:… | Mem:11034.12M, Peak:11034.12M | Scene, …"; the first
+ * pair is the host's. */
+static void read_render(message *m, scan_text t, const char *where) {
+  scan_text before = {t.at, where};
+  for (const char *at; (at = scan_find(before, "Fra:")) != NULL; before.at = at) {
+    scan_text line = {at, scan_line(t, at).end};
+    uint64_t bytes = scan_size_binary_after(line, "| Mem:");
+    if (known(bytes) && bytes >= BARE_LEAST && m->kind != MESSAGE_HOST) m->live_bytes = bytes;
+  }
+}
+
 void message_quantities(message *m, scan_text t, const char *where) {
   if (where == NULL || where < t.at || where >= t.end) return;
+  if ((m->context.traits & TRAIT_RENDER) != 0) read_render(m, t, where);
   read_region(m, lines_around(t, where, false), false);
   read_region(m, lines_around(t, where, true), true);
 }

@@ -6,6 +6,7 @@
 
 #include "advise/message_parts.h"
 
+#define LIVE_MOST (UINT64_C(8) << 40) /* no device has as much */
 #define TOKENS_SURE   0.97 /* of the estimate; the sizes are rounded */
 #define TOKENS_MOST   (UINT64_C(1) << 40)
 #define REFUSALS_MOST 16 /* of llama.cpp that are counted */
@@ -372,6 +373,11 @@ static bool read_paddle(message *m, scan_text t) {
   m->asked_bytes = scan_size_binary_after(t, "Cannot allocate ");
   m->live_bytes = scan_size_binary_before(t, " memory has been allocated");
   m->free_bytes = scan_size_binary_after(t, "available memory is only ");
+  /* "127.994262TB memory has been allocated": a count below zero, as an unsigned number */
+  if (known(m->live_bytes) && m->live_bytes >= LIVE_MOST) {
+    m->live_bytes = MESSAGE_UNKNOWN;
+    m->details |= MESSAGE_MISCOUNT;
+  }
   const char *pair = scan_find(t, "allocating <= available failed, ");
   if (pair != NULL) {
     m->asked_bytes = scan_size(t, pair);

@@ -286,5 +286,10 @@ bool message_xla(message *m, scan_text t, const char **where) {
   read_host_side(m, t);
   if (m->chunks.found && !known(m->live_bytes)) m->live_bytes = m->chunks.used_bytes;
   if (m->chunks.found) m->cached_bytes = m->chunks.free_bytes;
+  /* A pool that may not grow: what it holds and is not in use. */
+  bool whole = known(m->reserved_bytes) && known(m->limit_bytes) && known(m->live_bytes) &&
+               m->reserved_bytes >= m->limit_bytes / 100 * 99 && m->reserved_bytes > m->live_bytes;
+  if (whole && !m->async && !known(m->cached_bytes))
+    m->cached_bytes = m->reserved_bytes - m->live_bytes;
   return true;
 }

@@ -76,19 +76,27 @@ static void append_line(buffer *out, scan_text s) {
   if (out->length > 0 && out->data[out->length - 1] != '\n') buffer_char(out, '\n');
 }
 
+/* Removes the next string from `text`; *key: a colon follows it. Returns false at the end. */
+static bool next_string(scan_text *text, scan_text *s, bool *key) {
+  const char *at = text->at;
+  while (at < text->end && *at != '"') at++;
+  if (at >= text->end) return false;
+  *s = (scan_text){at + 1, at + 1};
+  while (s->end < text->end && *s->end != '"') s->end += *s->end == '\\' ? 2 : 1;
+  if (s->end > text->end) s->end = text->end;
+  text->at = s->end < text->end ? s->end + 1 : text->end;
+  const char *after = past_spaces(*text, text->at);
+  *key = after < text->end && *after == ':';
+  return true;
+}
+
 /* The value of an error comes before its traceback in the file and may be cut; the traceback ends
  * with all of it. So the value is appended after the traceback. */
 stow_status notebook_outputs(buffer *out, scan_text text) {
-  bool keep = false, value = false;
-  scan_text pending = {text.at, text.at}; /* the last value */
-  for (const char *at = text.at; at < text.end; at++) {
-    if (*at != '"') continue;
-    scan_text s = {at + 1, at + 1};
-    while (s.end < text.end && *s.end != '"') s.end += *s.end == '\\' ? 2 : 1;
-    if (s.end > text.end) s.end = text.end;
-    at = s.end;
-    const char *after = s.end < text.end ? past_spaces(text, s.end + 1) : text.end;
-    if (after < text.end && *after == ':') {
+  bool keep = false, value = false, key;
+  scan_text pending = {text.at, text.at}, s; /* the last value */
+  while (next_string(&text, &s, &key)) {
+    if (key) {
       value = is(s, "evalue");
       keep = is(s, "traceback") || is(s, "text");
       if (value || is(s, "text") || is(s, "source")) {
@@ -101,5 +109,31 @@ stow_status notebook_outputs(buffer *out, scan_text text) {
       append_line(out, s);
   }
   append_line(out, pending);
+  return out->status;
+}
+
+stow_status notebook_source(buffer *out, scan_text text, bool *failed) {
+  scan_text rest = text, cell = {text.at, text.at}, last = cell, s;
+  bool type = false, error = false, source = false, key;
+  *failed = false;
+  for (bool more = true; more;) {
+    const char *before = rest.at;
+    more = next_string(&rest, &s, &key);
+    if (more && !key && type) error = error || is(s, "error");
+    if (more && !key) continue;
+    type = more && is(s, "output_type");
+    if (more && !is(s, "cell_type")) continue;
+    cell.end = before; /* a cell begins with its type */
+    if (error) last = cell;
+    *failed = *failed || error;
+    cell.at = before;
+    error = false;
+  }
+  while (next_string(&last, &s, &key)) {
+    if (key)
+      source = is(s, "source");
+    else if (source)
+      append_line(out, s);
+  }
   return out->status;
 }

@@ -12,6 +12,7 @@
 #define M(name)  CONTEXT_BIT(name)
 #define D(name)  DERIVED_##name
 #define T(name)  TRAIT_##name
+#define P(name)  PROGRAM_##name
 #define TORCHY   (K(TORCH) | K(CUDA))
 #define FULL     (C(BATCH_TOO_BIG) | C(UNKNOWN))
 #define NOT_ROOM (D(ROOM) | D(ABSURD) | D(INIT))

@@ -69,6 +69,7 @@ typedef struct recipe {
   uint32_t kinds, hosts;  /* bits of message_kind, message_host */
   uint64_t need, never;   /* marks of the context: all of `need`, none of `never` */
   uint64_t with, without; /* TRAIT_…: all of `with`, none of `without` */
+  uint64_t program, other; /* PROGRAM_…: one of `program`, none of `other` */
   uint64_t must, mustnot; /* DERIVED_… */
   uint16_t from, to;      /* versions of PyTorch: not known to be older than `from`, nor newer than
                            * `to` */

@@ -438,6 +438,35 @@ static const recipe rows[] = {
      .change = "fewer prefetched batches: dataset.prefetch(1) and map(…, num_parallel_calls=2) "
                "instead of tf.data.AUTOTUNE",
      .cost = "slower loading"},
+    {.hosts = H(PINNING),
+     .need = M(DEEPSPEED),
+     .change = "do not pin what is offloaded: \"pin_memory\": false in offload_optimizer and "
+               "offload_param of the DeepSpeed configuration",
+     .cost = "slower copies to the device"},
+    {.hosts = H(PINNING),
+     .never = M(DEEPSPEED),
+     .change = "do not pin it: DataLoader(…, pin_memory=False), or x.to(\"cuda\") without "
+               "x.pin_memory()",
+     .cost = "slower copies to the device"},
+    {.hosts = H(PINNING),
+     .never = M(WINDOWS) | M(WSL),
+     .change = "let it pin more: ulimit -l unlimited in the job's script, more RAM for the job or "
+               "container (docker run --ulimit memlock=-1 --memory=…); free -h shows what is left",
+     .cost = "less is left for others on the host"},
+    {.hosts = H(PINNING),
+     .need = M(WSL),
+     .change = "give WSL more RAM (it has half of the machine's): memory=24GB under [wsl2] in "
+               "%UserProfile%\\.wslconfig, then wsl --shutdown",
+     .cost = "less RAM for Windows"},
+    {.hosts = H(PINNING),
+     .need = M(DEEPSPEED),
+     .change = "keep less in RAM: offload only the optimizer, or offload to a disk: \"device\": "
+               "\"nvme\", \"nvme_path\": \"/local/disk\"; or more devices, which share the state",
+     .cost = "slower: disk"},
+    {.hosts = H(PINNING),
+     .never = M(DEEPSPEED),
+     .change = "hold less in RAM: DataLoader(num_workers=2, prefetch_factor=2), smaller batches",
+     .cost = "slower loading"},
     {.hosts = H(NOTEBOOK) | H(DIED),
      .need = M(COLAB),
      .change = "Runtime > Change runtime type > High-RAM, or restart and run fewer cells",

@@ -174,8 +174,8 @@ static const recipe rows[] = {
      .kinds = K(CUDA),
      .with = T(RENDER),
      .change =
-         "a smaller scene: smaller textures, fewer subdivisions (Blender: Simplify), instances "
-         "instead of copies, hair and motion blur with fewer steps",
+         "a smaller scene: smaller textures, fewer subdivisions, instances instead of copies "
+         "(Blender: Render > Simplify: Texture Limit 2048, Max Subdivision 2)",
      .cost = "less detail"},
     {.causes = OWN,
      .kinds = K(CUDA),

@@ -1,0 +1,98 @@
+/* Programs: which program the text is of, if it has settings of its own, by words that only it
+ * writes. */
+#include <string.h>
+
+#include "advise/context_parts.h"
+
+#define YEAR_FLOW_2 2020 /* logs of TensorFlow before this year are of version 1 */
+
+static const struct {
+  const char *words;
+  uint64_t programs;
+} table[] = {
+    {"wgpu error", PROGRAM_WGPU},
+    {"wgpu::", PROGRAM_WGPU},
+    {"/wgpu-", PROGRAM_WGPU},
+    {"candle_core", PROGRAM_CANDLE},
+    {"candle_transformers", PROGRAM_CANDLE},
+    {"candle_nn", PROGRAM_CANDLE},
+    {"Internal torch error", PROGRAM_TCH},
+    {"TchError", PROGRAM_TCH},
+    {"Tch tensor error", PROGRAM_TCH},
+    {"tch::", PROGRAM_TCH},
+    {"[Fooocus", PROGRAM_FOOOCUS},
+    {"Fooocus/", PROGRAM_FOOOCUS},
+    {"Fooocus\\", PROGRAM_FOOOCUS},
+    {"entry_with_update.py", PROGRAM_FOOOCUS},
+    {"fairseq", PROGRAM_FAIRSEQ},
+    {"hashcat", PROGRAM_HASHCAT},
+    {"carb.graphics", PROGRAM_ISAAC},
+    {"omni.isaac", PROGRAM_ISAAC},
+    {"isaaclab", PROGRAM_ISAAC},
+    {"IsaacLab", PROGRAM_ISAAC},
+    {"Isaac Sim", PROGRAM_ISAAC},
+    {"isaac-sim", PROGRAM_ISAAC},
+    {"isaacgym", PROGRAM_ISAAC},
+    {"OpenMMException", PROGRAM_DYNAMICS},
+    {"openmm/", PROGRAM_DYNAMICS},
+    {"gmx mdrun", PROGRAM_DYNAMICS},
+    {"GROMACS", PROGRAM_DYNAMICS},
+    {"pmemd.cuda", PROGRAM_DYNAMICS},
+    {"LAMMPS", PROGRAM_DYNAMICS},
+    {"vl_nnconv", PROGRAM_MATCONVNET},
+    {"vl_simplenn", PROGRAM_MATCONVNET},
+    {"matconvnet", PROGRAM_MATCONVNET},
+    {"polars", PROGRAM_POLARS},
+    {"pl.read_", PROGRAM_POLARS},
+    {"pl.scan_", PROGRAM_POLARS},
+    {"pl.DataFrame(", PROGRAM_POLARS},
+    {"torch_allocator.pyx", PROGRAM_RMM_TORCH},
+    {"rmm_torch_allocator", PROGRAM_RMM_TORCH},
+    {"CUFFT_", PROGRAM_FFT},
+    {"cuFFT", PROGRAM_FFT},
+    {"CUFFTError", PROGRAM_FFT},
+    {"dtype=torch.int", PROGRAM_INTEGERS},
+    {"dtype=torch.long", PROGRAM_INTEGERS},
+    {"TF_GPU_ALLOCATOR=cuda_malloc_async", PROGRAM_FLOW_ASYNC},
+    {"pipeline parallelism enabled", PROGRAM_PIPELINE},
+    {"--embedding", PROGRAM_EMBEDS},
+    {"--embeddings", PROGRAM_EMBEDS},
+    {"-embed", PROGRAM_EMBEDS}, /* "nomic-embed-text.gguf" */
+    {"embedding-", PROGRAM_EMBEDS},
+};
+
+/* Returns whether the program is in Rust: its frames and its panics name Rust's files. */
+static bool is_rust(scan_text t) {
+  static const char *const signs[] = {"panicked at", ".rs:", "candle_core::", "Tch tensor error",
+                                      "/.cargo/registry/"};
+  static const char *const python[] = {"Traceback (most", ".py", ">>> ", "Cell In["};
+  return scan_has_any(t, signs, sizeof signs / sizeof *signs) &&
+         !scan_has_any(t, python, sizeof python / sizeof *python);
+}
+
+/* Returns whether the log begins its lines with a time of before TensorFlow 2: "2019-09-30
+ * 08:59:59.987: W tensorflow/core/…". */
+static bool is_old_flow(scan_text t) {
+  const char *start = NULL;
+  for (const char *at; (at = scan_find_at(t, "tensorflow/core/", &start)) != NULL; t.at = at) {
+    scan_text line = scan_line((scan_text){t.at, t.end}, start);
+    uint64_t year = line.end - line.at > 10 && line.at[4] == '-' ? scan_number(line, line.at) : 0;
+    if (year > 2014 && year < YEAR_FLOW_2) return true;
+    if (year >= YEAR_FLOW_2 && year < 2100) return false;
+  }
+  return false;
+}
+
+void context_read_programs(context *c, scan_text raw) {
+  for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+    if ((c->programs & table[i].programs) == 0 && scan_has(raw, table[i].words))
+      c->programs |= table[i].programs;
+  if (is_rust(raw)) c->seen |= CONTEXT_BIT(NATIVE);
+  if (is_old_flow(raw)) c->traits |= TRAIT_TF1;
+  /* "read_csv" of polars is not pandas'. */
+  bool pandas = scan_has(raw, "pandas") || scan_has(raw, "pd.");
+  if ((c->programs & PROGRAM_POLARS) != 0 && !pandas) c->seen &= ~CONTEXT_BIT(PANDAS);
+  /* Fooocus has other options than the web interface whose signs it shares. */
+  bool webui = scan_has(raw, "webui") || scan_has(raw, "COMMANDLINE_ARGS");
+  if ((c->programs & PROGRAM_FOOOCUS) != 0 && !webui) c->seen &= ~CONTEXT_BIT(WEBUI);
+}
