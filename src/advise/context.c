@@ -255,6 +255,10 @@ static const struct {
     {"_configure_zero_optimizer", CONTEXT_BIT(OPTIMIZER)},
     {"fp32_groups", CONTEXT_BIT(OPTIMIZER)},
     {"initialize_optimizer_states", CONTEXT_BIT(OPTIMIZER)},
+    {"Safetensors::load", CONTEXT_BIT(LOADING)}, /* candle */
+    {"safetensors::Load", CONTEXT_BIT(LOADING)},
+    {"VarBuilder", CONTEXT_BIT(LOADING)},
+    {"return t.to(", CONTEXT_BIT(LOADING)},
     {"t.to(device, dtype if", CONTEXT_BIT(LOADING)},
     {"t.to(device", CONTEXT_BIT(LOADING)},
     {"in _apply", CONTEXT_BIT(LOADING)},
@@ -640,17 +644,24 @@ static void read_progress(context *c, scan_text t) {
   static const char *const words[] = {
       "(valid)", "(val)", "Valid", "valid:", "val:",
       "Eval",    "eval:", "Test:", "(test)", "Class Images Instances"};
-  bool evaluating = false, trains = false;
+  bool evaluating = false, trains = false, loaded = false, later = false;
+  bool tunes = scan_has(t, "trainable params");
   scan_text line;
   while (scan_next_line(&t, &line)) {
     if (line.end - line.at > 400) line.end = line.at + 400;
     if (!is_progress(line)) continue;
+    if (scan_has(line, "oading ") || scan_has(line, "ownloading "))
+      loaded = scan_has(line, "100%");
+    else
+      later = later || loaded; /* the weights are there, and the steps have begun */
     evaluating = false;
     trains = trains || scan_has(line, "rain");
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
       evaluating = evaluating || scan_has(line, words[i]);
   }
   if (evaluating) c->seen |= CONTEXT_BIT(EVALUATING) | (trains ? CONTEXT_BIT(TRAINING) : 0);
+  if (later) c->seen &= ~CONTEXT_BIT(LOADING);
+  if (later && (tunes || trains)) c->seen |= CONTEXT_BIT(TRAINING);
 }
 
 /* ---- the user's own loops ---- */

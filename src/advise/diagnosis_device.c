@@ -599,6 +599,13 @@ static guess by_phase(const explanation *x) {
     return (guess){CAUSE_WEIGHTS_TOO_BIG, 0.45,
                    "it failed while FSDP placed the weights: probably a rank's part of them does "
                    "not fit, or another process holds the device"};
+  if (has(x, MARK(LOADING)) && bare && (m->context.programs & PROGRAM_CANDLE) != 0)
+    return (guess){CAUSE_WEIGHTS_TOO_BIG, 0.5,
+                   "it failed while weights were loaded: probably they do not fit on the device"};
+  if (has(x, MARK(LOADING)) && bare && has(x, MARK(INTEL)))
+    return (guess){CAUSE_WEIGHTS_TOO_BIG, 0.45,
+                   "it failed while the model's weights were moved to the device: probably they do "
+                   "not fit"};
   if (has(x, MARK(LOADING)))
     return bare && m->kind == MESSAGE_CUDA && !has(x, MARK(COMFY))
                ? (guess){CAUSE_OTHER_PROCESS, 0.4,

@@ -17,6 +17,7 @@
 #define SHAPE_LEAST ((uint64_t)32 << 30)  /* an array of which few programs need the whole */
 #define HALF_MOST   (UINT64_C(128) << 30) /* if the machine's RAM is not known: few have more */
 #define SCRIPT      "python train.py"     /* stands for the user's own command in the tables */
+#define NO_KERNEL   ", or restart a notebook's kernel"
 #define SHARE_STEP  0.05
 #define HUGE_LEAST  (UINT64_C(256) << 30) /* more than a machine has by this is hopeless */
 #define PINNED_MOST (UINT64_C(1) << 45)   /* larger limits are errors of reading */
@@ -162,6 +163,7 @@ static bool wrong_language(const recipe *r, const context *c) {
                                        "optimizer", "PYTORCH_", "cupy.",       "stowage."};
   scan_text change = {r->change, r->change + strlen(r->change)};
   if (!context_any(c, languages) || (r->need & languages) != 0) return false;
+  if (scan_has(change, SCRIPT) && context_any(c, CONTEXT_BIT(NATIVE))) return false;
   return scan_has_any(change, python, sizeof python / sizeof *python);
 }
 
@@ -196,7 +198,7 @@ static void write_words(char *out, size_t size, const char *words, const message
   char command[80] = "";
   if (context_any(c, CONTEXT_BIT(VLLM)))
     snprintf(command, sizeof command, "vllm serve MODEL");
-  else if (!diagnosis_python(m))
+  else if (!diagnosis_python(m) || context_any(c, CONTEXT_BIT(NATIVE)))
     snprintf(command, sizeof command, "COMMAND");
   else if (context_any(c, CONTEXT_BIT(WEBUI)))
     snprintf(command, sizeof command, "./webui.sh");
@@ -207,7 +209,12 @@ static void write_words(char *out, size_t size, const char *words, const message
   else if ((c->traits & TRAIT_TESTS) != 0)
     snprintf(command, sizeof command, "python -m pytest");
   const char *at = command[0] != '\0' ? strstr(words, SCRIPT) : NULL;
-  if (at == NULL)
+  const char *kernel = strstr(words, NO_KERNEL);
+  bool other = context_any(c, CONTEXT_BIT(NATIVE) | CONTEXT_BIT(R) | CONTEXT_BIT(MATLAB)) ||
+               (c->programs & (PROGRAM_HASHCAT | PROGRAM_ISAAC | PROGRAM_DYNAMICS)) != 0;
+  if (kernel != NULL && other && strlen(kernel) == strlen(NO_KERNEL))
+    snprintf(out, size, "%.*s", (int)(kernel - words), words);
+  else if (at == NULL)
     snprintf(out, size, "%s", words);
   else
     snprintf(out, size, "%.*s%s%s", (int)(at - words), words, command, at + strlen(SCRIPT));

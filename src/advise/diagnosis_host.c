@@ -270,6 +270,13 @@ static void detect_limit(explanation *x) {
                 (known(m->process_bytes) && known(m->limit_bytes) &&
                  m->process_bytes >= m->limit_bytes / 100 * 98);
   cause *c = diagnosis_cause(x, CAUSE_HOST_LIMIT, job ? 0.75 : proven ? 0.6 : 0.5);
+  if (job && (m->details & MESSAGE_ADDRESSES) != 0) {
+    cause_head(c, "The batch system ended the job: it reached its limit on virtual memory%s%s", limit,
+               used);
+    cause_say(c, "virtual memory is all that a program has addresses for, also files and libraries: "
+                 "more than the RAM it uses; a larger -l mem does not raise it");
+    return;
+  }
   if (job && known(m->limit_bytes))
     cause_head(c,
                "The batch system ended the job: it reached the %s of host memory (RAM) that it "

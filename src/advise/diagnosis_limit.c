@@ -75,6 +75,10 @@ static const words services[SERVICE_COUNT] = {
                         PRICE, NULL},
 };
 
+/* For a limit of PBS on virtual memory: -l mem does not raise it. */
+static const words virtual_job = {"ask for more virtual memory, and the RAM with it: #PBS -l "
+                                  "vmem=@Ggb,mem=@Ggb",
+                                  LONGER, "see what it used: qstat -fx @J (resources_used.vmem)"};
 /* For a text that does not show the service. */
 static const words any_job = {
     "ask for more memory: #SBATCH --mem=@GG (PBS: -l mem=@Ggb; LSF: -M @GGB; Grid Engine: -l "
@@ -122,6 +126,10 @@ static void add_limit(explanation *x, const words *w, context_service service) {
   uint64_t from = diagnosis_known(m->limit_bytes)     ? m->limit_bytes
                   : diagnosis_known(m->process_bytes) ? m->process_bytes
                                                       : MESSAGE_UNKNOWN;
+  /* A limit on addresses may be far below what was asked for when it was reached. */
+  if ((m->details & MESSAGE_ADDRESSES) != 0 && diagnosis_known(m->process_bytes) &&
+      m->process_bytes > from)
+    from = m->process_bytes;
   bool sized = from < SIZE_MOST;
   uint64_t gib = sized                 ? (from + from / 2 + (1 << 30) - 1) >> 30
                  : m->host == HOST_JOB ? JOB_GIB
@@ -195,6 +203,7 @@ void diagnosis_limit_fixes(explanation *x) {
   context_service service = diagnosis_service(m);
   if (group && service == SERVICE_NONE) service = m->context.scheduler;
   const words *w = service != SERVICE_NONE ? &services[service] : job ? &any_job : &any_container;
+  if (job && (m->details & MESSAGE_ADDRESSES) != 0) w = &virtual_job;
   /* A workflow's own setting comes first: it asks the batch system for the memory. */
   bool workflow = (m->context.traits & (TRAIT_WORKFLOW | TRAIT_NEXTFLOW)) != 0;
   char text[300];

@@ -56,7 +56,8 @@ static void stats_line(message *m, scan_text line) {
     m->reserved_bytes = scan_size_after(rest, "Total bytes in pool: ");
   if (scan_has(rest, "memory_limit_: ")) {
     m->limit_bytes = scan_size_after(rest, "memory_limit_: ");
-    m->reserved_bytes = scan_size_after(rest, "total_region_allocated_bytes_: ");
+    uint64_t region = scan_size_after(rest, "total_region_allocated_bytes_: ");
+    if (region != MESSAGE_UNKNOWN) m->reserved_bytes = region;
   }
 }
 

@@ -131,8 +131,23 @@ static void read_job_number(message *m, scan_text t) {
   }
 }
 
+/* PBS: "job killed: vmem 3372163072 exceeded limit 2147483648", in bytes; "mem 4194304kb exceeded
+ * limit 2097152kb". Virtual memory is what a program has addresses for, not RAM. */
+static void read_pbs(message *m, scan_text t) {
+  const char *at = scan_find(t, "job killed: vmem ");
+  if (at != NULL) m->details |= MESSAGE_ADDRESSES;
+  if (at == NULL) at = scan_find(t, "job killed: mem ");
+  if (at == NULL) return;
+  scan_text line = {at, scan_line(t, at).end};
+  uint64_t used = scan_size(line, at), limit = scan_size_after(line, "exceeded limit ");
+  if (!known(used) || !known(limit) || used < limit) return;
+  take(&m->limit_bytes, limit);
+  take(&m->process_bytes, used);
+}
+
 static void read_job(message *m, scan_text t) {
   read_job_number(m, t);
+  read_pbs(m, t);
   /* seff; its units are powers of 1024 */
   const char *share = scan_find(t, "Memory Efficiency: ");
   take(&m->process_bytes, scan_size_binary_after(t, "Memory Utilized: "));

@@ -16,6 +16,7 @@
 #define QUANTITIES_MOST 64                   /* sizes that are read in one part of the text */
 #define BARE_LEAST      (UINT64_C(1) << 20)  /* a smaller number without a unit may be anything */
 #define WHOLE_LEAST     (UINT64_C(16) << 20) /* no device and no limit is smaller */
+#define LIVE_MOST       (UINT64_C(8) << 40)  /* no device or host has as much */
 #define WORDS_BETWEEN   4 /* words between a size and the word that it belongs to */
 
 typedef enum role { NONE, ASKED, FREE, LIVE, LIMIT, TOTAL, OTHER } role;
@@ -220,6 +221,7 @@ static void store(message *m, role r, uint64_t bytes, bool earlier) {
     if (!earlier || (known(m->asked_bytes) && bytes < m->asked_bytes)) take(&m->free_bytes, bytes);
     break;
   case LIVE:
+    if (bytes >= LIVE_MOST) break; /* a count below zero, as an unsigned number */
     if (!earlier || bytes >= BARE_LEAST) take(host ? &m->process_bytes : &m->live_bytes, bytes);
     break;
   case LIMIT:

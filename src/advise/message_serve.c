@@ -313,7 +313,8 @@ static bool read_tensorrt(message *m, scan_text t) {
   for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) memory |= scan_has(t, signs[i]);
   if (!memory) return false;
   m->asked_bytes =
-      FIRST_SIZE(t, "amount of GPU memory (", "amount of memory (", "on requested size of ");
+      FIRST_SIZE(t, "amount of GPU memory (", "amount of memory (", "on requested size of ",
+                 "allocator error allocating ", "OutOfMemory (Requested size was ");
   if (scan_has(t, "Tactic Device request: ")) { /* "538MB Available: 166MB", powers of 1024 */
     m->asked_bytes = scan_size_binary_after(t, "Tactic Device request: ");
     m->free_bytes = scan_size_binary_after(t, "Available: ");
@@ -615,6 +616,9 @@ static const struct {
     {"[TRT]", MESSAGE_TENSORRT, read_tensorrt},
     {"nvinfer1::", MESSAGE_TENSORRT, read_tensorrt},
     {"safeRuntime.cpp", MESSAGE_TENSORRT, read_tensorrt},
+    {"[defaultAllocator.cpp::", MESSAGE_TENSORRT, read_tensorrt},
+    {"[virtualMemoryBuffer.cpp::", MESSAGE_TENSORRT, read_tensorrt},
+    {"Could not find any implementation for node", MESSAGE_TENSORRT, read_tensorrt},
     {"[TensorRT]", MESSAGE_TENSORRT, read_tensorrt},
     {"Requested amount of GPU memory", MESSAGE_TENSORRT, read_tensorrt},
     {"CUDA failed with error out of memory", MESSAGE_CTRANSLATE, read_plain},

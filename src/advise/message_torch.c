@@ -117,6 +117,7 @@ static void read_version(context *c, scan_text t) {
     uint16_t from, to;
   } wordings[] = {{" cached)", 100, 103},
                   {"reserved in total by PyTorch) If reserved", 111, 200},
+                  {"reserved in total by PyTorch)\n", 104, 109},
                   {"reserved in total", 104, 200},
                   {"already allocated", 100, 200},
                   {"has a total capacty of", 201, 201},

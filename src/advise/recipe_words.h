@@ -13,6 +13,8 @@
 #define D(name)  DERIVED_##name
 #define T(name)  TRAIT_##name
 #define P(name)  PROGRAM_##name
+/* programs whose settings decide: no general change applies to them */
+#define OWN_PROGRAMS (P(HASHCAT) | P(ISAAC) | P(DYNAMICS) | P(WGPU) | P(CANDLE))
 #define TORCHY   (K(TORCH) | K(CUDA))
 #define FULL     (C(BATCH_TOO_BIG) | C(UNKNOWN))
 #define NOT_ROOM (D(ROOM) | D(ABSURD) | D(INIT))

@@ -13,11 +13,13 @@ static const recipe rows[] = {
     {.kinds = ANY_DEVICE,
      .mustnot = NOT_ROOM,
      .without = T(TINY),
+     .other = OWN_PROGRAMS,
      .change = "a smaller batch, smaller inputs, or a smaller model (16-bit, quantized)",
      .cost = "more, smaller steps"},
     {.causes = ~C(OTHER_PROCESS),
      .kinds = ANY_DEVICE,
      .never = M(APPLE) | M(AMD) | M(TPU) | M(INTEL) | M(NPU),
+     .other = OWN_PROGRAMS,
      .change = "see who else is on the device: nvidia-smi; stop the other process",
      .cost = "none"},
 };

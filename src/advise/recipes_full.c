@@ -7,6 +7,7 @@ static const recipe rows[] = {
      .kinds = K(CUDA),
      .mustnot = NOT_ROOM,
      .never = M(AMD) | M(APPLE) | M(NPU),
+     .other = OWN_PROGRAMS,
      .change = "see who else is on the device: nvidia-smi; stop the other process, or restart a "
                "notebook's kernel",
      .cost = "it ends, or waits"},
@@ -36,6 +37,7 @@ static const recipe rows[] = {
      .mustnot = NOT_ROOM,
      .need = M(ANY_VENDOR),
      .never = M(TORCH),
+     .other = OWN_PROGRAMS,
      .change =
          "smaller pictures or smaller tiles (-t 100 in the ncnn-vulkan upscalers, tile size in "
          "their windows), and close other programs that use the device",
@@ -319,6 +321,7 @@ static const recipe rows[] = {
      .mustnot = NOT_ROOM | D(INFERS) | D(TRAINS) | D(BATCH) | D(ONE) | D(OWNED),
      .never = LANGUAGES & ~M(NATIVE),
      .without = T(LOGITS),
+     .other = OWN_PROGRAMS,
      .change =
          "a smaller batch (half of it), or smaller inputs: lower resolution, shorter sequences",
      .cost = "more, smaller steps"},
@@ -406,6 +409,7 @@ static const recipe rows[] = {
      .kinds = TORCHY,
      .must = D(SPILLS),
      .mustnot = NOT_ROOM,
+     .other = OWN_PROGRAMS,
      .change =
          "without changing the program, on Linux: stowage run --spill auto -- python train.py",
      .cost = "slower: part of the data lives in the computer's RAM"},
@@ -421,6 +425,7 @@ static const recipe rows[] = {
      .kinds = K(CUDA),
      .mustnot = NOT_ROOM,
      .never = M(AMD) | M(APPLE) | M(NPU),
+     .other = OWN_PROGRAMS,
      .change = "see who else is on the device: nvidia-smi; stop the other process, or restart a "
                "notebook's kernel",
      .cost = "it ends, or waits"},
@@ -512,6 +517,7 @@ static const recipe rows[] = {
      .kinds = K(XLA),
      .mustnot = NOT_ROOM,
      .never = M(TPU),
+     .other = OWN_PROGRAMS,
      .change = "see who else is on the device: nvidia-smi; stop the other process, or restart a "
                "notebook's kernel",
      .cost = "it ends, or waits"},
@@ -529,6 +535,7 @@ static const recipe rows[] = {
     {.causes = FULL,
      .kinds = K(XLA),
      .must = D(STATUS),
+     .other = OWN_PROGRAMS,
      .change = "see who else is on the device: nvidia-smi; stop the other process",
      .cost = "it ends, or waits"},
     {.causes = FULL,
@@ -585,6 +592,7 @@ static const recipe rows[] = {
     {.causes = FULL,
      .kinds = K(CUPY) | K(NUMBA) | K(RMM) | K(JULIA),
      .mustnot = D(INIT),
+     .other = OWN_PROGRAMS,
      .change = "see who else is on the device: nvidia-smi; stop the other process, or restart a "
                "notebook's kernel",
      .cost = "it ends, or waits"},

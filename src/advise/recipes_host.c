@@ -535,6 +535,27 @@ static const recipe rows[] = {
      .change = "read tables in parts: pd.read_csv(f, chunksize=100000, dtype=…, usecols=[…]), or "
                "stowage.batches",
      .cost = "a loop over the parts"},
+    {.hosts = H(PYTHON) | H(KILLED) | H(KERNEL) | H(NOTEBOOK) | H(DIED) | H(CONTAINER) | H(JOB),
+     .program = P(POLARS),
+     .never = M(NATIVE),
+     .mustnot = D(ABSURD),
+     .change = "read lazily, in parts: pl.scan_csv(f).select(…).filter(…).collect("
+               "engine=\"streaming\") (before 1.23: collect(streaming=True)); scan_parquet is faster",
+     .cost = "a change of the query"},
+    {.hosts = H(PYTHON) | H(KILLED) | H(KERNEL) | H(NOTEBOOK) | H(DIED) | H(CONTAINER) | H(JOB),
+     .program = P(POLARS),
+     .never = M(NATIVE),
+     .mustnot = D(ABSURD),
+     .change = "only what is used, in small types: pl.read_csv(f, columns=[…], low_memory=True, "
+               "schema_overrides={\"a\": pl.Float32}), or pl.read_csv_batched(f)",
+     .cost = "other columns cannot be used later"},
+    {.hosts = H(PYTHON) | H(KILLED) | H(KERNEL) | H(NOTEBOOK) | H(DIED) | H(CONTAINER) | H(JOB),
+     .program = P(POLARS),
+     .never = M(NATIVE),
+     .mustnot = D(ABSURD),
+     .change = "write a large result to a file as it is made: "
+               "pl.scan_csv(f).filter(…).sink_parquet(\"out.parquet\")",
+     .cost = "disk"},
     {.hosts = H(PYTHON),
      .need = M(SAVING),
      .change = "save in parts (a file for each 100000 items), or with a format that streams (HDF5, "

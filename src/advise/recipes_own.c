@@ -40,7 +40,7 @@ static const recipe rows[] = {
                "other programs that use the device",
      .cost = "none"},
     /* ---- Gaussian splatting: the number of Gaussians decides, a step is one image ---- */
-    {.causes = OWN,
+    {.causes = OWN & ~C(ONE_SPIKE),
      .kinds = TORCHY,
      .with = T(SPLAT),
      .mustnot = D(ROOM),
@@ -329,6 +329,160 @@ static const recipe rows[] = {
      .change = "smaller histograms: histogram_pool_size=1024 (MB; unlimited if it is not set), "
                "num_leaves=31, num_threads=4",
      .cost = "slower training"},
+
+    /* ---- Fooocus ---- */
+    {.causes = OWN,
+     .kinds = TORCHY,
+     .program = P(FOOOCUS),
+     .never = M(APPLE),
+     .mustnot = NOT_ROOM,
+     .change = "keep less on the device: python entry_with_update.py --always-low-vram "
+               "(--always-no-vram needs least)",
+     .cost = "slower: parts of the model move between RAM and the device"},
+    {.causes = OWN,
+     .kinds = TORCHY,
+     .program = P(FOOOCUS),
+     .need = M(APPLE),
+     .mustnot = NOT_ROOM,
+     .change = "close other programs (the Mac's memory is shared), then raise the limit: "
+               "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 python entry_with_update.py",
+     .cost = "the Mac may become slow, or the program be killed"},
+    {.causes = OWN,
+     .kinds = TORCHY,
+     .program = P(FOOOCUS),
+     .mustnot = NOT_ROOM,
+     .change = "a smaller picture: a smaller aspect ratio (Advanced > Aspect Ratios), image number "
+               "1, no upscale, no refiner and fewer LoRAs",
+     .cost = "smaller results"},
+    {.causes = OWN,
+     .kinds = TORCHY,
+     .program = P(FOOOCUS),
+     .need = M(APPLE),
+     .mustnot = NOT_ROOM,
+     .change = "compute where the RAM is: python entry_with_update.py --always-cpu",
+     .cost = "much slower"},
+
+    /* ---- fairseq ---- */
+    {.causes = OWN,
+     .kinds = TORCHY,
+     .program = P(FAIRSEQ),
+     .mustnot = NOT_ROOM,
+     .change = "half the tokens of a batch, two of them for a step: --max-tokens 2048 (half of "
+               "yours) --update-freq 2; --max-sentences bounds short ones too",
+     .cost = "slower; the same training"},
+    {.causes = OWN,
+     .kinds = TORCHY,
+     .program = P(FAIRSEQ),
+     .mustnot = NOT_ROOM,
+     .without = T(AUTOCAST),
+     .change = "16-bit arithmetic: --fp16 (with --memory-efficient-fp16 also for the optimizer)",
+     .cost = "slightly less precise numbers"},
+    {.causes = OWN,
+     .kinds = TORCHY,
+     .program = P(FAIRSEQ),
+     .mustnot = NOT_ROOM,
+     .change = "leave out long sentences: --max-source-positions 512 --max-target-positions 512 "
+               "--skip-invalid-size-inputs-valid-test",
+     .cost = "they are not learned"},
+
+    /* ---- hashcat ---- */
+    {.kinds = K(CUDA),
+     .program = P(HASHCAT),
+     .change = "less work at once: hashcat -w 1 -n 1 -u 1 (workload, kernel accel and loops); raise "
+               "them until it fails",
+     .cost = "slower"},
+    {.kinds = K(CUDA),
+     .program = P(HASHCAT),
+     .change = "smaller tables: fewer rules (-r), a split wordlist, fewer hashes in the file, and "
+               "-O if the passwords are short",
+     .cost = "several runs"},
+    {.kinds = K(CUDA),
+     .program = P(HASHCAT),
+     .change = "another device: -D 1 computes on the CPU, which has all of the RAM; -d 2 chooses a "
+               "card (hashcat -I lists them)",
+     .cost = "slower"},
+
+    /* ---- Isaac Sim, Isaac Lab ---- */
+    {.kinds = ANY_DEVICE,
+     .program = P(ISAAC),
+     .change = "fewer environments: --num_envs 512, half of yours until it starts",
+     .cost = "slower learning"},
+    {.kinds = ANY_DEVICE,
+     .program = P(ISAAC),
+     .change = "less to render: --headless, fewer and smaller cameras (TiledCameraCfg(width=64, "
+               "height=64)), no --enable_cameras if none is used",
+     .cost = "no window; less detail"},
+    {.kinds = ANY_DEVICE,
+     .program = P(ISAAC),
+     .change = "a smaller scene (textures, meshes, buffers of PhysX: gpu_max_rigid_patch_count), and "
+               "nothing else on the device: nvidia-smi",
+     .cost = "less detail"},
+
+    /* ---- molecular dynamics ---- */
+    {.kinds = K(CUDA),
+     .program = P(DYNAMICS),
+     .change = "see who else is on the device (a simulation alone needs little): nvidia-smi; stop "
+               "the other process, or choose another device: CUDA_VISIBLE_DEVICES=1",
+     .cost = "it ends, or waits"},
+    {.kinds = K(CUDA),
+     .program = P(DYNAMICS),
+     .change = "a smaller system: less water (a smaller padding or box), a shorter cutoff; single or "
+               "mixed precision instead of double (OpenMM: {\"Precision\": \"mixed\"})",
+     .cost = "a change of the model"},
+    {.kinds = K(CUDA),
+     .program = P(DYNAMICS),
+     .change = "one simulation at a time, and del of the Context (Simulation) before the next one is "
+               "made",
+     .cost = "slower"},
+
+    /* ---- Rust on WebGPU, candle ---- */
+    {.kinds = K(CUDA),
+     .program = P(WGPU),
+     .change = "less at once: a smaller batch or input; f16 in place of f32 where the backend has it "
+               "(burn: Wgpu<f16, i32>)",
+     .cost = "more, smaller steps"},
+    {.kinds = K(CUDA),
+     .program = P(WGPU),
+     .change = "a smaller or quantized model, and close other programs that use the GPU: browsers, "
+               "games",
+     .cost = "a little quality"},
+    {.kinds = K(CUDA),
+     .program = P(WGPU),
+     .change = "another adapter, if the machine has a larger card: WgpuDevice::DiscreteGpu(0); "
+               "WgpuDevice::Cpu has all of the RAM",
+     .cost = "the CPU is slower"},
+    {.kinds = TORCHY,
+     .program = P(CANDLE),
+     .change = "a quantized model (GGUF): candle's examples quantized and quantized-*, a quarter of "
+               "the weights in 16 bits; or a smaller variant of the model",
+     .cost = "a little quality"},
+    {.kinds = TORCHY,
+     .program = P(CANDLE),
+     .change = "weights in 16 bits: --dtype f16 or bf16; VarBuilder::from_mmaped_safetensors(&files, "
+               "DType::BF16, &device)",
+     .cost = "16-bit arithmetic: half the memory of float32 weights"},
+    {.kinds = TORCHY,
+     .program = P(CANDLE),
+     .change = "see who else is on the device: nvidia-smi; or run it on the CPU: --cpu "
+               "(Device::Cpu)",
+     .cost = "the CPU is slower"},
+
+    /* ---- MatConvNet ---- */
+    {.kinds = K(CUDA),
+     .program = P(MATCONVNET),
+     .change = "free what earlier runs left: reset(gpuDevice) before training; gpuDevice shows "
+               "AvailableMemory",
+     .cost = "variables on the GPU are lost"},
+    {.kinds = K(CUDA),
+     .program = P(MATCONVNET),
+     .change = "a smaller batch: opts.batchSize = 16 (opts.numSubBatches = 4 keeps the training "
+               "step)",
+     .cost = "more, smaller steps"},
+    {.kinds = K(CUDA),
+     .program = P(MATCONVNET),
+     .change = "keep fewer results of the layers: vl_simplenn(…, 'conserveMemory', true); single "
+               "instead of double",
+     .cost = "they cannot be looked at afterwards"},
 
     /* ---- kohya's sd-scripts ---- */
     {.causes = TRAINED | C(WEIGHTS_TOO_BIG),
