@@ -59,7 +59,7 @@ class Explanation:
         headline, _, rest = self.text.partition("\n")
         fixes = [(str(fix.get("change", "")), _saves(fix)) for fix in self.data.get("fixes", [])[:3]]
         if fixes and rest.startswith("Try first: "):
-            rest = rest.partition("\n")[2]
+            rest = rest.partition("\n")[2].partition("\n")[2]  # the change, and what it costs
         return _show.html_card(headline, fixes, rest.strip("\n"))
 
 

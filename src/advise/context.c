@@ -110,6 +110,10 @@ static const struct {
     {"KSampler", CONTEXT_BIT(COMFY)},
     {"common_ksampler", CONTEXT_BIT(COMFY)},
     {"in get_output_data", CONTEXT_BIT(COMFY)},
+    {"!!! Exception during processing !!!", CONTEXT_BIT(COMFY)},
+    {"Prompt executed in", CONTEXT_BIT(COMFY)},
+    {"Triton Error [CUDA]", CONTEXT_BIT(TORCH)},
+    {"triton/runtime/", CONTEXT_BIT(TORCH)},
     {"stable-diffusion-webui", CONTEXT_BIT(WEBUI)},
     {"sd-webui", CONTEXT_BIT(WEBUI)},
     {"sd.webui", CONTEXT_BIT(WEBUI)},
@@ -506,7 +510,10 @@ static bool read_frame(context *c, scan_text line, own_frame *f) {
     now.number = scan_number_after(line, ".py:");
     now.arrow = true;
   } else {
-    bool frame = (scan_starts(line, "/") || scan_starts(line, "~/")) && scan_has(line, ".py in ");
+    bool drive = line.end - line.at > 3 && line.at[1] == ':' && line.at[2] == '\\';
+    bool path = drive || scan_starts(line, "/") || scan_starts(line, "~/") ||
+                scan_starts(line, "~\\");
+    bool frame = path && scan_has(line, ".py in ");
     if (frame) *f = now;
     return frame;
   }

@@ -230,6 +230,7 @@ typedef struct context {
   char growth[80];               /* what grows: "mem_gb from 8.1 to 37 in 5 lines" */
   uint32_t batch;                /* a batch size that the text names; 0: unknown */
   uint32_t llama_build;          /* the number of llama.cpp's build; 0: unknown */
+  uint32_t llama_step;           /* the tokens of one of its steps (-ub); 0: unknown */
   context_kept kept;             /* a line that keeps the graph of every pass … */
   char kept_code[160];           /* … its text … */
   char kept_line[160];           /* … and its place, "": unknown */

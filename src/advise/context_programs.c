@@ -25,6 +25,9 @@ static const struct {
     {"Fooocus\\", PROGRAM_FOOOCUS},
     {"entry_with_update.py", PROGRAM_FOOOCUS},
     {"fairseq", PROGRAM_FAIRSEQ},
+    {"WARNING: ran out of memory with exception", PROGRAM_FAIRSEQ},
+    {"OOM in forward/backward pass", PROGRAM_FAIRSEQ},
+    {" wps=", PROGRAM_FAIRSEQ},
     {"hashcat", PROGRAM_HASHCAT},
     {"carb.graphics", PROGRAM_ISAAC},
     {"omni.isaac", PROGRAM_ISAAC},
@@ -83,10 +86,40 @@ static bool is_old_flow(scan_text t) {
   return false;
 }
 
+/* Reads how many tokens llama.cpp computes in one step. */
+static void read_step(context *c, scan_text t) {
+  static const char *const words[] = {"-ub ", "--ubatch-size ", "n_ubatch = ", "n_ubatch="};
+  for (size_t i = 0; i < sizeof words / sizeof *words && c->llama_step == 0; i++) {
+    const char *at = scan_find(t, words[i]);
+    while (at != NULL && at < t.end && *at == ' ') at++;
+    uint64_t number = scan_number(t, at);
+    if (number > 0 && number < 1 << 20) c->llama_step = (uint32_t)number;
+  }
+}
+
+/* Finds a line that adds to a list directly before the line of an error: "frames.append(frame)". */
+static void read_appends(context *c, scan_text t) {
+  static const char *const calls[] = {".append(", ".extend(", ".append_row("};
+  scan_text line, before = {t.at, t.at};
+  while (scan_next_line(&t, &line)) {
+    if (line.end - line.at > 400) line.end = line.at + 400;
+    bool error = scan_has(line, "rror:") || scan_has(line, "MemoryError");
+    if (error && scan_has_any(before, calls, sizeof calls / sizeof *calls)) {
+      c->programs |= PROGRAM_APPENDS;
+      while (before.at < before.end && *before.at == ' ') before.at++;
+      if (c->code[0] == '\0') scan_copy(c->code, sizeof c->code, before, before.at, "");
+      return;
+    }
+    if (line.at < line.end) before = line;
+  }
+}
+
 void context_read_programs(context *c, scan_text raw) {
   for (size_t i = 0; i < sizeof table / sizeof *table; i++)
     if ((c->programs & table[i].programs) == 0 && scan_has(raw, table[i].words))
       c->programs |= table[i].programs;
+  read_step(c, raw);
+  read_appends(c, raw);
   if (is_rust(raw)) c->seen |= CONTEXT_BIT(NATIVE);
   if (is_old_flow(raw)) c->traits |= TRAIT_TF1;
   /* "read_csv" of polars is not pandas'. */

@@ -88,6 +88,8 @@ static void say_circumstances(explanation *x) {
   else if (during[0] != '\0' && m->kind != MESSAGE_HOST)
     cause_say(c, "it failed %s", during);
   for (uint32_t i = 0; i < m->said_count; i++) cause_say(c, "the text says: %s", m->said[i]);
+  if ((m->details & MESSAGE_SKIPPED) != 0)
+    cause_say(c, "the program skipped this batch and went on: the data in it is not learned");
   if (m->passed_batch > 0)
     cause_say(c, "after it the program went on with a batch of %u: that fits", m->passed_batch);
   if (m->caught > 0)

@@ -8,7 +8,7 @@
 #define CONTEXT_MOST (UINT64_C(1) << 30) /* a CUDA context with its kernels takes up to this */
 /* TensorFlow takes most of a free device: less means others. */
 #define SMALL_POOL      (UINT64_C(1) << 30)
-#define CARVED_MOST     (UINT64_C(5) << 29) /* 2.5 GiB; ROCm's cards have 4 and more */
+#define BLOCK_MOST      ((UINT64_C(4) << 30) - (UINT64_C(1) << 20)) /* of Intel's driver */
 #define PROCESSES_SHOWN 6
 #define BELIEVED        0.3
 #define TINY_REQUEST    (UINT64_C(1) << 20) /* a device with a batch in it has as much free */
@@ -289,17 +289,30 @@ static void detect_own_buffer(explanation *x) {
   cause_say(c, "the requests that run hold the rest; some versions also count tokens wrongly");
 }
 
-/* Detects an integrated GPU of AMD: its part of the RAM, set in the BIOS, is smaller than any card.
- */
+/* Detects an integrated GPU of AMD. */
 static void detect_integrated(explanation *x) {
   const numbers *n = &x->evidence.n;
-  if (!has(x, CONTEXT_BIT(AMD)) || !known(n->device_bytes) || n->device_bytes > CARVED_MOST) return;
+  if (!diagnosis_carved(x)) return;
   cause *c = diagnosis_cause(x, CAUSE_WEIGHTS_TOO_BIG, 0.7);
   cause_head(c,
              "This device has only %s: it is an integrated GPU, whose memory is a part of the RAM "
              "that the BIOS sets aside, and models do not fit in it",
              cause_size(n->device_bytes));
   cause_say(c, "a graphics card in the same machine is another device: rocminfo lists both");
+}
+
+/* Detects a request that Intel's driver gives only if its limit of one block is relaxed. */
+static void detect_block(explanation *x) {
+  const numbers *n = &x->evidence.n;
+  const message *m = &x->evidence.message;
+  if (!has(x, CONTEXT_BIT(INTEL)) || m->kind != MESSAGE_TORCH || !known(n->asked_bytes)) return;
+  if (n->asked_bytes < BLOCK_MOST || !known(n->free_bytes) || n->free_bytes < n->asked_bytes)
+    return;
+  cause *c = diagnosis_cause(x, CAUSE_LIMIT, 0.65);
+  cause_head(c,
+             "%s was requested at once and %s is free: Intel's driver gives less than 4 GiB at "
+             "once, unless its limit is relaxed",
+             cause_size(n->asked_bytes), cause_size(n->free_bytes));
 }
 
 /* Detects one request that is as large as the whole device, or several times what is in use. */
@@ -413,8 +426,10 @@ static void detect_program(explanation *x) {
                cause_size(m->temporary_bytes), one ? ", most of it one buffer of " : "",
                one ? cause_size(m->largest_bytes) : "");
   if (result && !given)
-    cause_head(c, "The compiled program returns %s at once and needs %s for temporaries",
-               cause_size(m->out_bytes), cause_size(m->temporary_bytes));
+    cause_head(c, "The compiled program%s%s returns %s at once and needs %s for temporaries",
+               known(m->whole_bytes) ? " needs " : "",
+               known(m->whole_bytes) ? cause_size(m->whole_bytes) : "", cause_size(m->out_bytes),
+               cause_size(m->temporary_bytes));
   if (given_bytes > 0)
     cause_say(c, "%s of inputs and outputs, %s of temporaries", cause_size(given_bytes),
               cause_size(m->temporary_bytes));
@@ -455,6 +470,10 @@ static const char *usage(const explanation *x, char text[160]) {
   else if (known(n->live_bytes) && known(n->limit_bytes) && n->live_bytes > n->limit_bytes && apple)
     snprintf(text, 160, "this program needs %s, more than the %s %s", cause_size(n->live_bytes),
              cause_size(n->limit_bytes), whole);
+  else if (n->live_bytes == 0 && known(n->asked_bytes))
+    snprintf(text, 160, "one request of %s failed, while this program holds nothing%s%s",
+             cause_size(n->asked_bytes), known(n->device_bytes) ? " of the device's " : "",
+             known(n->device_bytes) ? cause_size(n->device_bytes) : "");
   else if (known(n->live_bytes) && known(n->device_bytes))
     snprintf(text, 160, "this program's data fills %s of the device's %s",
              cause_size(n->live_bytes), cause_size(n->device_bytes));
@@ -649,6 +668,9 @@ static guess by_kind(const explanation *x) {
                    "program's data leaves nothing for it"};
   switch (m->kind) {
   case MESSAGE_LLAMA:
+    if ((m->details & MESSAGE_ONE_BUFFER) != 0 && !weights && !has(x, MARK(APPLE)))
+      return (guess){CAUSE_ONE_SPIKE, 0.6,
+                     "one buffer is larger than the driver gives at once, however much is free"};
     if (compute && (m->details & MESSAGE_KV_CACHE) != 0)
       return (guess){
           CAUSE_BATCH_TOO_BIG, 0.6,
@@ -776,7 +798,13 @@ static void detect_guess(explanation *x) {
   /* vLLM and llama.cpp are written like that. */
   bool name = strncmp(text, message_reporter(m), strlen(message_reporter(m))) == 0;
   if (text[0] >= 'a' && text[0] <= 'z' && !name) text[0] = (char)(text[0] - 'a' + 'A');
-  cause_head(c, "%s; %s", text, g.words);
+  cause_head(c, "%s; %s%s", text, g.words,
+             (m->details & MESSAGE_SKIPPED) != 0 ? " for this one batch, which was skipped" : "");
+  /* What is printed alike may differ by a few MiB. */
+  if (m->kind == MESSAGE_TORCH && known(x->evidence.n.free_bytes) &&
+      known(x->evidence.n.asked_bytes) && x->evidence.n.free_bytes >= x->evidence.n.asked_bytes)
+    cause_say(c, "as much is free as was requested: the driver keeps a little of it, and gives it "
+                 "only in whole pieces");
   if (m->kind == MESSAGE_TORCH && has(x, CONTEXT_BIT(WINDOWS)) && known(x->evidence.n.live_bytes) &&
       known(x->evidence.n.device_bytes) && x->evidence.n.live_bytes > x->evidence.n.device_bytes)
     cause_say(c, "what is beyond the device's size is RAM that Windows lends it (shared GPU "
@@ -827,11 +855,17 @@ static void detect_guess(explanation *x) {
     return;
   }
   if ((m->details & MESSAGE_STATUS) != 0 && has(x, CONTEXT_BIT(NVIDIA)) &&
-      m->kind != MESSAGE_TENSORFLOW && m->kind != MESSAGE_XLA)
+      m->kind != MESSAGE_TENSORFLOW && m->kind != MESSAGE_XLA &&
+      (m->context.programs & PROGRAM_FFT) == 0)
     cause_say(c,
               "a label or an index out of range (a class number of n or more) ends with the same "
               "error");
-  if ((m->details & MESSAGE_STATUS) != 0)
+  if ((m->details & MESSAGE_STATUS) != 0 && (m->context.programs & PROGRAM_FFT) != 0)
+    cause_say(c,
+              "%.60s: a plan of cuFFT has a work area outside PyTorch's pool; what PyTorch caches is "
+              "not free for it",
+              m->what);
+  else if ((m->details & MESSAGE_STATUS) != 0)
     cause_say(c,
               "%.60s: this library starts late and needs memory in addition to the framework's; "
               "mismatched versions give the same error",
@@ -887,6 +921,7 @@ void diagnosis_device(explanation *x) {
   detect_start(x);
   detect_measured(x);
   detect_own_buffer(x);
+  detect_block(x);
   detect_spike(x);
   detect_graphs(x);
   detect_kept(x);

@@ -18,6 +18,8 @@
 #define HALF_MOST   (UINT64_C(128) << 30) /* if the machine's RAM is not known: few have more */
 #define SCRIPT      "python train.py"     /* stands for the user's own command in the tables */
 #define NO_KERNEL   ", or restart a notebook's kernel"
+#define REST_OWN    (UINT64_C(1) << 30)   /* a process needs as much besides its tensors */
+#define SWAP_MOST   (UINT64_C(24) << 30)  /* the swap file that the tables name has 16 GiB */
 #define SHARE_STEP  0.05
 #define HUGE_LEAST  (UINT64_C(256) << 30) /* more than a machine has by this is hopeless */
 #define PINNED_MOST (UINT64_C(1) << 45)   /* larger limits are errors of reading */
@@ -122,6 +124,23 @@ static uint64_t derive(const explanation *x) {
   bool preference = m->kind == MESSAGE_HOST && context_any(c, CONTEXT_BIT(MATLAB)) &&
                     diagnosis_known(m->limit_bytes);
   set |= larger || huge || one_buffer || preference ? DERIVED_HOPELESS : 0;
+  const numbers *n = &x->evidence.n;
+  bool both = diagnosis_known(n->asked_bytes) && diagnosis_known(n->free_bytes) &&
+              diagnosis_known(n->cached_bytes) && n->cached_bytes < n->asked_bytes &&
+              n->cached_bytes >= n->asked_bytes / 4 && n->free_bytes < SCAN_HUGE &&
+              n->free_bytes + n->cached_bytes >= n->asked_bytes;
+  bool grows = (set & DERIVED_EXPANDS) != 0 && m->kind == MESSAGE_TORCH &&
+               !context_any(c, CONTEXT_BIT(AMD) | CONTEXT_BIT(INTEL) | CONTEXT_BIT(NPU) |
+                                   CONTEXT_BIT(APPLE) | CONTEXT_BIT(EXPANDABLE));
+  set |= both && grows && (set & DERIVED_ROOM) == 0 ? DERIVED_TOGETHER : 0;
+  bool rest = diagnosis_known(n->unknown_bytes) && diagnosis_known(n->device_bytes) &&
+              n->unknown_bytes > REST_OWN && n->unknown_bytes - REST_OWN > n->device_bytes / 16;
+  set |= rest ? DERIVED_REST : 0;
+  set |= diagnosis_carved(x) ? DERIVED_CARVED : 0;
+  bool host = m->kind == MESSAGE_HOST && diagnosis_known(m->asked_bytes);
+  set |= host && m->asked_bytes >= SWAP_MOST ? DERIVED_NO_SWAP : 0;
+  bool tensor = m->host == HOST_TORCH || m->host == HOST_KILLED || m->host == HOST_LARGE;
+  set |= host && tensor && m->asked_bytes >= HELD_LEAST ? DERIVED_TENSOR : 0;
   set |= diagnosis_python(m) ? DERIVED_PYTHON : 0;
   set |= is_owned(m) ? DERIVED_OWNED : 0;
   bool within = diagnosis_known(m->asked_bytes) && diagnosis_known(m->limit_bytes) &&
@@ -273,6 +292,21 @@ static void add_numbers(explanation *x) {
   snprintf(text, sizeof text, "take only what is free: --gpu-memory-utilization %.2f",
            (double)(int)(share * 100) / 100);
   r.cost = "a smaller KV cache: fewer or shorter requests at once";
+  add(x, &r, MESSAGE_UNKNOWN);
+}
+
+/* llama.cpp with an embedding model, whose steps must hold a whole input. */
+static void add_step(explanation *x) {
+  const context *c = &x->evidence.message.context;
+  char text[240];
+  recipe r = {.change = text, .cost = "longer inputs are refused"};
+  bool compute = (x->evidence.message.details & MESSAGE_COMPUTE) != 0;
+  if (!compute || (c->programs & PROGRAM_EMBEDS) == 0) return;
+  unsigned half = c->llama_step >= 64 ? c->llama_step / 2 : 2048;
+  snprintf(text, sizeof text,
+           "smaller steps: -ub %u -b %u, and half again until it fits; an embedding model takes no "
+           "input of more tokens than -ub, so not below your longest one",
+           half, half);
   add(x, &r, MESSAGE_UNKNOWN);
 }
 
@@ -431,6 +465,8 @@ static void add_file(explanation *x, const char *named) {
   char text[280];
   recipe r = {.change = text, .cost = "slower: disk"};
   if (close == NULL || close - open > 80) return;
+  /* pandas makes the array itself. */
+  if (context_any(&x->evidence.message.context, CONTEXT_BIT(PANDAS))) return;
   snprintf(text, sizeof text,
            "keep it in a file and fill it part by part: x = np.lib.format.open_memmap(\"x.npy\", "
            "mode=\"w+\", dtype=np.%.*s, shape=%.*s)",
@@ -758,6 +794,7 @@ void diagnosis_fixes(explanation *x) {
   if (m->share > 0) add_less_share(x);
   if (m->share > 0) add_share(x);
   if (m->kind == MESSAGE_TGI) add_tokens(x);
+  if (m->kind == MESSAGE_LLAMA) add_step(x);
   if (m->kind == MESSAGE_HOST) {
     diagnosis_limit_fixes(x);
     add_request(x);
@@ -789,6 +826,15 @@ void diagnosis_fixes(explanation *x) {
   if (is_service(m)) {
     add_all(x, f->list[0].id, derived, FIXES_SHOWN - 2);
     add_unit(x);
+  }
+  /* After the first change: it costs nothing, and may not be enough. */
+  if ((derived & DERIVED_TOGETHER) != 0 && f->list[0].id != CAUSE_FRAGMENTATION) {
+    if (x->fixes.count == 0) add_all(x, f->list[0].id, derived, 1);
+    static const recipe together = {
+        .change = "let PyTorch join what is free with what it has cached, which together are more "
+                  "than the request: export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+        .cost = "page calls while it grows"};
+    add(x, &together, MESSAGE_UNKNOWN);
   }
   add_all(x, f->list[0].id, derived, second ? FIXES_SHOWN - 1 : FIXES_SHOWN);
   if (second) add_all(x, f->list[1].id, derived, FIXES_SHOWN);

@@ -174,7 +174,13 @@ static void detect_killed(explanation *x) {
     snprintf(held, sizeof held, ": %s of the machine's %s was in use",
              cause_size(m->device_bytes - m->free_bytes), cause_size(m->device_bytes));
   if (m->what[0] != '\0') snprintf(who, sizeof who, "%s", m->what);
-  if (kernel)
+  bool pressure = (m->details & MESSAGE_OOMD) != 0 && (m->details & MESSAGE_MACHINE) == 0;
+  if (pressure)
+    cause_head(c,
+               "systemd-oomd ended %s: its memory pressure (the time that programs wait for RAM) was "
+               "above the limit%s",
+               who, held);
+  else if (kernel)
     cause_head(c, "The system killed %s because host memory (RAM) ran out%s%s", who,
                m->grouped ? group : "", held);
   else
@@ -252,7 +258,10 @@ static const struct {
      "The notebook used all host memory (RAM) and was restarted",
      "the text does not show what filled it (a whole file, copies, a list that grows)"},
     {HOST_DIED, CAUSE_HOST_LIMIT, 0.3,
-     "The notebook's kernel died: probably because host memory (RAM) ran out", NULL},
+     "The notebook's kernel died, and the text does not say why: probably host memory (RAM) ran out, "
+     "or a library crashed",
+     "the log of Jupyter says more (VS Code: Output > Jupyter): a signal 9 is a kill for memory, a "
+     "signal 11 a crash"},
 };
 
 /* A limit that was set for a job or a container. */
@@ -328,6 +337,18 @@ static void detect_java(explanation *x) {
                "free; threads and libraries come on top");
 }
 
+/* Dask gives a task up after several workers that ran it ended: the scheduler does not know why. */
+static bool detect_dask(explanation *x) {
+  const message *m = &x->evidence.message;
+  if (m->host != HOST_DASK || (m->details & MESSAGE_UNSURE) == 0) return false;
+  cause *c = diagnosis_cause(x, CAUSE_HOST_WORKERS, 0.45);
+  cause_head(c, "Dask gave a task up, because every worker that ran it ended: probably they used up "
+                "their share of host memory (RAM)");
+  cause_say(c, "the text does not say why: a crash of a library ends a worker too; the workers' own "
+               "logs do (\"95%% memory budget. Restarting\", or a signal)");
+  return true;
+}
+
 /* A program that is no Python: a shell, or a server that saves from a copy of itself. */
 static void detect_fork(explanation *x) {
   cause *c = diagnosis_cause(x, CAUSE_HOST_LIMIT, 0.55);
@@ -364,7 +385,7 @@ static void detect_rest(explanation *x) {
     cause_say(c, "containers get 64 MiB of it by default");
     return;
   }
-  if (detect_unsure(x)) return;
+  if (detect_dask(x) || detect_unsure(x)) return;
   if (m->host == HOST_FORK && !diagnosis_python(m)) {
     detect_fork(x);
     return;
@@ -391,9 +412,12 @@ static void detect_rest(explanation *x) {
                database && known(m->limit_bytes) ? cause_size(m->limit_bytes) : "");
     if (known(m->limit_bytes) && known(m->process_bytes) && m->host != HOST_RAY)
       cause_say(c, "%s used of %s", cause_size(m->process_bytes), cause_size(m->limit_bytes));
-    if (known(m->limit_bytes) && known(m->free_bytes) && m->host == HOST_RAY)
-      cause_say(c, "%s of the node's %s was used", cause_size(m->limit_bytes - m->free_bytes),
-                cause_size(m->limit_bytes));
+    if (known(m->device_bytes) && known(m->free_bytes) && m->host == HOST_RAY &&
+        m->free_bytes <= m->device_bytes)
+      cause_say(c, "%s of the node's %s was used", cause_size(m->device_bytes - m->free_bytes),
+                cause_size(m->device_bytes));
+    if (m->host == HOST_RAY && m->what[0] != '\0')
+      cause_say(c, "the largest process: %s", m->what);
     bool pages = m->host == HOST_PAGEFILE && !diagnosis_python(m);
     if (pages)
       cause_say(c, "Windows counts what programs reserve, also what they never use");
@@ -443,11 +467,17 @@ static void detect_rest(explanation *x) {
                              : reading ? CAUSE_HOST_DATASET_WHOLE
                                        : CAUSE_HOST_LIMIT,
                              forking || saving || reading ? 0.45 : 0.4);
+  bool appends = (m->context.programs & PROGRAM_APPENDS) != 0;
   cause_head(c, "The program asked for more host memory (RAM) than there was%s",
-             forking || has(x, CONTEXT_BIT(STARTING)) ? ", while a process was started"
+             appends ? ", while a list grew: every pass of the loop adds to it"
+             : forking || has(x, CONTEXT_BIT(STARTING)) ? ", while a process was started"
              : saving  ? ": writing a whole object makes a second copy of it"
              : reading ? ": probably a whole file was read"
                        : "");
+  if (appends) {
+    cause_say(c, "the line: %s", m->context.code);
+    return;
+  }
   bool python =
       !has(x, CONTEXT_BIT(R) | CONTEXT_BIT(MATLAB) | CONTEXT_BIT(JULIA) | CONTEXT_BIT(NATIVE)) &&
       (m->context.traits & (TRAIT_BUILD | TRAIT_FFMPEG)) == 0;

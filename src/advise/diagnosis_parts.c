@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #define ROOM_LEAST   (UINT64_C(128) << 20) /* drivers and pools keep less than this in reserve */
+#define CARVED_MOST  (UINT64_C(5) << 29)   /* 2.5 GiB; ROCm's cards have 4 and more */
 #define ABSURD_LEAST (UINT64_C(64) << 40)  /* an address is often taken for a size */
 
 static bool known(uint64_t bytes) {
@@ -39,6 +40,12 @@ bool diagnosis_unused(const numbers *n) {
   /* Not every text gives what is reserved. */
   uint64_t held = n->reserved_bytes > n->live_bytes ? n->reserved_bytes : n->live_bytes;
   return held < half && n->asked_bytes < half && held + 2 * n->asked_bytes < n->device_bytes;
+}
+
+bool diagnosis_carved(const explanation *x) {
+  const numbers *n = &x->evidence.n;
+  return context_any(&x->evidence.message.context, CONTEXT_BIT(AMD)) && known(n->device_bytes) &&
+         n->device_bytes <= CARVED_MOST;
 }
 
 bool diagnosis_absurd(const numbers *n) {

@@ -19,6 +19,9 @@ bool diagnosis_had_room(const numbers *n);
 /* Returns true if the text does not say what is free, and this program holds so little of the
  * device that twice the request would fit beside it. */
 bool diagnosis_unused(const numbers *n);
+/* Returns true if the device is an integrated GPU of AMD: its part of the RAM, set in the BIOS, is
+ * smaller than any card. */
+bool diagnosis_carved(const explanation *x);
 /* Returns true if the request is larger than any machine's memory. */
 bool diagnosis_absurd(const numbers *n);
 

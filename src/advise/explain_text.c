@@ -68,18 +68,23 @@ static void replayed_text(const fix *f, buffer *out, bool color) {
                 f->fits ? "gets past the failure" : "not enough alone", color ? "\033[0m" : "");
 }
 
+/* Writes what a fix saves and costs. */
+static void effect_text(const fix *f, const char *before, buffer *out, bool color) {
+  buffer_text(out, before);
+  if (known(f->saves_bytes)) {
+    buffer_printf(out, "saves %s (%s", cause_size(f->saves_bytes),
+                  f->replayed ? "replayed" : "estimated");
+    if (f->replayed) replayed_text(f, out, color);
+    buffer_text(out, "); ");
+  }
+  buffer_printf(out, "costs: %s\n", f->cost);
+}
+
+/* Writes the fixes after the first one, which is above. */
 static void fixes_text(const fixes *all, buffer *out, bool color) {
-  for (uint32_t i = 0; i < all->count; i++) {
-    const fix *f = &all->list[i];
-    buffer_printf(out, "  %" PRIu32 ". %s\n", i + 1, f->change);
-    if (known(f->saves_bytes)) {
-      buffer_printf(out, "     saves %s (%s", cause_size(f->saves_bytes),
-                    f->replayed ? "replayed" : "estimated");
-      if (f->replayed) replayed_text(f, out, color);
-      buffer_printf(out, "); costs: %s\n", f->cost);
-    } else {
-      buffer_printf(out, "     costs: %s\n", f->cost);
-    }
+  for (uint32_t i = 1; i < all->count; i++) {
+    buffer_printf(out, "  %" PRIu32 ". %s\n", i + 1, all->list[i].change);
+    effect_text(&all->list[i], "     ", out, color);
   }
 }
 
@@ -87,7 +92,10 @@ stow_status explanation_text(const explanation *x, buffer *out, bool bold) {
   STOW_TRY(explanation_status(x));
   buffer_printf(out, bold ? "\033[1m%s.\033[0m\n" : "%s.\n",
                 x->headline.data != NULL ? x->headline.data : "");
-  if (x->fixes.count > 0) buffer_printf(out, "Try first: %s\n", x->fixes.list[0].change);
+  if (x->fixes.count > 0) {
+    buffer_printf(out, "Try first: %s\n", x->fixes.list[0].change);
+    effect_text(&x->fixes.list[0], "  ", out, bold);
+  }
   const numbers *n = &x->evidence.n;
   if (x->memory.length > 0) {
     heading(out, "Memory", bold);
@@ -107,7 +115,7 @@ stow_status explanation_text(const explanation *x, buffer *out, bool bold) {
                   i > 0 && c->headline.data != NULL ? c->headline.data : "");
     if (i == 0 || c->confidence >= PROVED_LEAST) lines_text(&c->evidence, "    - ", out);
   }
-  if (x->fixes.count > 0) heading(out, "Fixes", bold);
+  if (x->fixes.count > 1) heading(out, "Other fixes", bold);
   fixes_text(&x->fixes, out, bold);
   if (x->notes.length > 0) {
     heading(out, "Notes", bold);

@@ -107,6 +107,7 @@ static const char *read_clean(message *m, scan_text t, scan_text raw) {
   if (message_host_memory(m, t, false, &host_at) || message_hint(m, t, false, &host_at))
     return host_at;
   m->failures = 0;
+  message_other(m, t);
   return NULL;
 }
 
@@ -187,6 +188,14 @@ static void read_passed_batch(message *m, scan_text later) {
       !scan_has_any(tail, progress_words, sizeof progress_words / sizeof *progress_words))
     return;
   m->passed_batch = context_smaller_batch(tail, tried);
+}
+
+/* Recognizes a program that drops the batch that did not fit, and goes on. */
+static void read_skipped(message *m, scan_text t) {
+  static const char *const words[] = {"kipping batch", "kipping this batch", "kip this batch",
+                                      "kipping step", "attempting to recover from OOM"};
+  if (m->kind == MESSAGE_TORCH && scan_has_any(t, words, sizeof words / sizeof *words))
+    m->details |= MESSAGE_SKIPPED;
 }
 
 /* Reads the first of several failures, and counts the others. Returns false if the text has only
@@ -335,6 +344,7 @@ void message_read(message *m, const char *text, size_t count) {
   }
   scan_text file = first.data != NULL ? whole(&first) : (scan_text){text, text + count};
   if (notebook_is(file)) read_source(m, file);
+  read_skipped(m, t);
   if (harmless > 0 && (m->kind == MESSAGE_NONE || is_harmless(m, t))) {
     m->kind = MESSAGE_FOREIGN;
     m->host = HOST_NONE;
@@ -374,6 +384,9 @@ const char *message_reporter(const message *m) {
   if (m->kind != MESSAGE_CUDA || context_any(&m->context, CONTEXT_BIT(NVIDIA)))
     return message_kind_name(m->kind);
   return context_any(&m->context, CONTEXT_BIT(AMD))          ? "HIP"
+         : context_any(&m->context, CONTEXT_BIT(MATLAB))     ? "MATLAB"
+         : (m->context.programs & PROGRAM_WGPU) != 0         ? "wgpu"
+         : (m->context.programs & PROGRAM_HASHCAT) != 0      ? "hashcat"
          : context_any(&m->context, CONTEXT_BIT(INTEL))      ? "Level Zero"
          : context_any(&m->context, CONTEXT_BIT(NPU))        ? "The NPU's driver"
          : (traits & TRAIT_OPENCL) != 0                      ? "OpenCL"

@@ -245,6 +245,44 @@ bool message_lookalike(message *m, scan_text t) {
   return false;
 }
 
+bool message_other(message *m, scan_text t) {
+  static const struct {
+    const char *words, *name, *help;
+  } others[] = {
+      {"Watchdog caught collective operation timeout", "NCCL waited too long for the other ranks",
+       "one rank is late, hangs or ended: look at the first error of every rank; "
+       "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 records the calls; init_process_group(timeout=…) waits "
+       "longer"},
+      {"DUE TO TIME LIMIT", "the job reached its time limit",
+       "ask for more time: #SBATCH --time=24:00:00, and save checkpoints to go on from"},
+      {"PBS: job killed: walltime", "the job reached its time limit",
+       "ask for more time: #PBS -l walltime=24:00:00, and save checkpoints to go on from"},
+      {"TERM_RUNLIMIT", "the job reached its time limit",
+       "ask for more time: #BSUB -W 24:00, and save checkpoints to go on from"},
+      {"river/library version mismatch", "the NVIDIA driver was updated while its old one runs",
+       "restart the machine (or unload and load the nvidia modules: sudo rmmod nvidia_uvm nvidia)"},
+      {"NVIDIA-SMI has failed because it couldn't communicate", "the NVIDIA driver does not run",
+       "install the driver for this kernel again, and restart: dkms status, dmesg | grep -i nvidia"},
+      {"file descriptors: ", FILES_NAME,
+       "raise the limit before the program starts: ulimit -n 65536; a fence or semaphore of Vulkan "
+       "needs a file descriptor, and OUT_OF_HOST_MEMORY is what it reports then"},
+      {"DO NOT MATCH THE HASHES", "a downloaded package is not the one that was expected",
+       "pip cache purge and try again; if it stays, update the hashes in the requirements file"},
+      {"No matching distribution found", "pip found no package for this Python or system",
+       "check the name, the version and python --version; wheels exist only for some of them"},
+      {"CUDA initialization: ", "CUDA could not start",
+       "nvidia-smi shows whether the driver works; its version must fit PyTorch's CUDA"},
+  };
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+    if (!scan_has(t, others[i].words)) continue;
+    m->kind = MESSAGE_FOREIGN;
+    m->name = others[i].name;
+    m->help = others[i].help;
+    return true;
+  }
+  return false;
+}
+
 bool message_foreign(message *m, scan_text t, const char **where) {
   for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
     if (scan_find_at(t, table[i].words, where) == NULL) continue;

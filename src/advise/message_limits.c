@@ -248,6 +248,38 @@ static void read_group(message *m, scan_text t) {
   if (usage != NULL) take(&m->limit_bytes, scan_size_after(scan_line(t, usage), "limit "));
 }
 
+/* The table of the node's largest processes: "PID MEM(GB) COMMAND", then "3982 9.11 python …". */
+static void read_ray_users(message *m, scan_text t) {
+  const char *head = scan_find(t, "MEM(GB)");
+  if (head == NULL) return;
+  scan_text rest = {scan_line(t, head).end, t.end}, line;
+  if (!scan_next_line(&rest, &line) || (line.at == line.end && !scan_next_line(&rest, &line)))
+    return;
+  const char *at = line.at;
+  while (at < line.end && (isdigit((unsigned char)*at) || *at == ' ' || *at == '\t')) at++;
+  if (at >= line.end || *at != '.') return;
+  while (at > line.at && isdigit((unsigned char)at[-1])) at--;
+  scan_copy(m->what, sizeof m->what - 3, line, at, "");
+  char *space = strpbrk(m->what, " \t");
+  if (space == NULL) {
+    m->what[0] = '\0';
+    return;
+  }
+  memmove(space + 4, space + 1, strlen(space + 1) + 1);
+  memcpy(space, " GB ", 4);
+}
+
+/* "which exceeds the memory usage threshold of 0.95": Ray's limit is that part of the node's. */
+static void read_ray_threshold(message *m, scan_text t) {
+  const char *at = scan_find(t, "memory usage threshold of 0.");
+  double share = 0, scale = 1;
+  for (; at != NULL && at < t.end && isdigit((unsigned char)*at) && scale < 1e6; at++)
+    share = share * 10 + (*at - '0'), scale *= 10;
+  share /= scale;
+  if (share > 0.1 && known(m->device_bytes) && m->device_bytes < UINT64_C(1) << 50)
+    take(&m->limit_bytes, (uint64_t)(share * (double)m->device_bytes));
+}
+
 /* "… was running was 29.91GB / 31.14GB (0.96), which exceeds", in newer versions "Memory on the
  * node (IP: …) was 29.91GB / 31.14GB", before Ray 2 "… of the memory on node n1 is used (11.8
  * / 12.3 GB)". Its GB are 1024 MB. */
@@ -255,14 +287,16 @@ static void read_ray(message *m, scan_text t) {
   const char *was = scan_find(t, "was running was "), *is = scan_find(t, " is used (");
   const char *node = scan_find(t, "Memory on the node ");
   m->process_bytes = scan_size_binary_after(t, "memory used=");
-  if (is != NULL) take(&m->limit_bytes, scan_size_binary_after(scan_line(t, is), " / "));
+  read_ray_users(m, t);
+  if (is != NULL) take(&m->device_bytes, scan_size_binary_after(scan_line(t, is), " / "));
   if (was == NULL && node != NULL) was = scan_find(scan_from(t, node), ") was ");
   if (was == NULL) return;
   uint64_t used = scan_size_binary(t, was);
   scan_text pair = {was, was + RAY_PAIR < t.end ? was + RAY_PAIR : t.end}; /* may be wrapped */
-  take(&m->limit_bytes, scan_size_binary_after(pair, " / "));
-  if (known(used) && known(m->limit_bytes) && used <= m->limit_bytes)
-    take(&m->free_bytes, m->limit_bytes - used);
+  take(&m->device_bytes, scan_size_binary_after(pair, " / "));
+  if (known(used) && known(m->device_bytes) && used <= m->device_bytes)
+    take(&m->free_bytes, m->device_bytes - used);
+  read_ray_threshold(m, t);
 }
 
 static void read_dask(message *m, scan_text t) {

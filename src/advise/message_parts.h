@@ -98,6 +98,8 @@ bool message_host_memory(message *m, scan_text t, bool sure, const char **where)
 void message_limits(message *m, scan_text t);
 /* Recognizes texts whose only shortage is a warning: the program went on. */
 bool message_warning(message *m, scan_text t);
+/* Names errors that are not about memory, in a text without any word of it. */
+bool message_other(message *m, scan_text t);
 bool message_foreign(message *m, scan_text t, const char **where);
 /* Recognizes those texts that other readers would claim. */
 bool message_lookalike(message *m, scan_text t);

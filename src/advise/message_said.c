@@ -101,6 +101,18 @@ static void keep(message *m, scan_text line, const char *from, const char *last)
     if (start > quote.at) quote.at = start;
   }
   bool late = (size_t)(quote.end - quote.at) >= most; /* the end has the number */
+  if (late && (size_t)(last - quote.at) < most / 2) { /* … or the start */
+    quote.end = quote.at + most - 6;
+    while (quote.end > last && ((unsigned char)*quote.end & 0xc0) == 0x80) quote.end--;
+    const char *space = quote.end;
+    while (space > last && quote.end - space < WORD_MOST && *space != ' ') space--;
+    if (*space == ' ' && space > last) quote.end = space;
+    copy_spaced(out, most - 4, quote);
+    if (out[0] == '\0') return;
+    strcat(out, " …");
+    m->said_count++;
+    return;
+  }
   if (late) {
     quote.end = last;
     while (quote.end < line.end && quote.end - last < WORD_MOST && *quote.end != ' ') quote.end++;
@@ -122,7 +134,15 @@ static bool is_about_memory(scan_text line) {
   static const char *const words[] = {"emory",   "mem ", "mem=",        "buffer", "KV ",
                                       "weights", "VRAM", "RAM",         "llocat", "avail",
                                       "RSS",     "swap", "odel loading"};
-  static const char *const others[] = {"File \"", "download", "B/s", "it/s", "Tried to allocate"};
+  /* Not of the failure: other addresses, settings and averages, parts that fit. */
+  static const char *const others[] = {"File \"",           "download",
+                                       "B/s",               "it/s",
+                                       "Tried to allocate", "warp size",
+                                       "constant alloc",    "parameter alloc",
+                                       "Average Memory",    "swap: usage",
+                                       "KV buffer size",    "shared memory: "};
+  while (line.at < line.end && isspace((unsigned char)*line.at)) line.at++;
+  if (scan_starts(line, "memory:") && line.end - line.at < WORD_MOST) return false; /* a setting */
   return line.end - line.at <= LINE_MOST &&
          scan_has_any(line, words, sizeof words / sizeof *words) &&
          !scan_has_any(line, others, sizeof others / sizeof *others);

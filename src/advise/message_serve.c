@@ -226,6 +226,9 @@ static bool read_llama(message *m, scan_text t) {
     read_metal(m, t);
     if ((m->details & (MESSAGE_ONE_BUFFER | MESSAGE_WEIGHTS)) != 0) return true;
   }
+  if (scan_has(t, "exceeds device memory allocation limit") ||
+      scan_has(t, "exceeds device buffer size limit"))
+    m->details |= MESSAGE_ONE_BUFFER;
   m->asked_bytes =
       FIRST_SIZE(t, "buffer of size ", "alloc_buffer: allocating ",
                  "Device memory allocation of size ", "failed to allocate buffer, size = ");

@@ -43,6 +43,30 @@ static const recipe rows[] = {
          "their windows), and close other programs that use the device",
      .cost = "slower, or smaller results"},
 
+    /* ---- cuFFT: its work area is outside PyTorch's pool ---- */
+    {.causes = FULL,
+     .kinds = K(CUDA),
+     .need = M(TORCH),
+     .program = P(FFT),
+     .mustnot = NOT_ROOM,
+     .change = "free what PyTorch and old plans keep, before the transform: "
+               "torch.backends.cuda.cufft_plan_cache.clear(); torch.cuda.empty_cache()",
+     .cost = "the next calls are slower"},
+    {.causes = FULL,
+     .kinds = K(CUDA),
+     .need = M(TORCH),
+     .program = P(FFT),
+     .mustnot = NOT_ROOM,
+     .change = "fewer plans: torch.backends.cuda.cufft_plan_cache.max_size = 4 (4096 if it is not "
+               "set), and the same shapes from step to step (pad to one size)",
+     .cost = "plans are made again"},
+    {.causes = FULL,
+     .kinds = K(CUDA),
+     .program = P(FFT),
+     .mustnot = NOT_ROOM,
+     .change = "smaller transforms at once: half the batch or resolution, or x.split(8) along the "
+               "batch; sizes of small factors (2, 3, 5, 7) need less work area",
+     .cost = "more, smaller steps"},
     /* ---- the device is simply full: PyTorch ---- */
     {.causes = FULL | C(ONE_SPIKE),
      .kinds = TORCHY,
@@ -273,6 +297,7 @@ static const recipe rows[] = {
      .mustnot = NOT_ROOM | D(BATCH) | D(ONE) | D(OWNED),
      .never = M(YOLO),
      .with = T(BATCHES),
+     .other = P(FAIRSEQ),
      .change = RECIPE_HALF_BATCH,
      .cost = "more, smaller steps; the same training"},
     {.causes = FULL,
@@ -319,9 +344,9 @@ static const recipe rows[] = {
     {.causes = FULL,
      .kinds = TORCHY,
      .mustnot = NOT_ROOM | D(INFERS) | D(TRAINS) | D(BATCH) | D(ONE) | D(OWNED),
-     .never = LANGUAGES & ~M(NATIVE),
+     .never = (LANGUAGES & ~M(NATIVE)) | M(YOLO),
      .without = T(LOGITS),
-     .other = OWN_PROGRAMS,
+     .other = OWN_PROGRAMS | P(FFT) | P(FOOOCUS) | P(FAIRSEQ) | P(MATCONVNET),
      .change =
          "a smaller batch (half of it), or smaller inputs: lower resolution, shorter sequences",
      .cost = "more, smaller steps"},
@@ -346,6 +371,7 @@ static const recipe rows[] = {
      .from = 110,
      .never = M(APPLE) | M(INTEL) | M(NPU) | M(COMFY) | M(WEBUI),
      .without = T(AUTOCAST),
+     .other = P(FFT) | P(FAIRSEQ) | P(FOOOCUS),
      .change = "16-bit arithmetic (PyTorch 1.10+): with torch.autocast(\"cuda\", "
                "dtype=torch.bfloat16): around forward "
                "(float16 with a GradScaler on T4, V100 and older)",
@@ -367,9 +393,18 @@ static const recipe rows[] = {
      .to = 109,
      .never = M(APPLE) | M(NPU) | M(COMFY) | M(WEBUI),
      .without = T(AUTOCAST),
+     .other = P(FFT) | P(FAIRSEQ) | P(FOOOCUS),
      .change = "16-bit arithmetic: with torch.cuda.amp.autocast(): around forward, with "
                "torch.cuda.amp.GradScaler()",
      .cost = "slightly less precise numbers"},
+    {.causes = FULL,
+     .kinds = K(TORCH),
+     .must = D(REST),
+     .mustnot = NOT_ROOM | D(LISTED),
+     .never = M(AMD) | M(APPLE) | M(INTEL) | M(NPU),
+     .change = "see who else is on the device: nvidia-smi; what is not accounted for is more than "
+               "a process needs besides its tensors",
+     .cost = "it ends, or waits"},
     {.causes = FULL,
      .kinds = TORCHY,
      .need = M(TORCH) | M(TRANSFORMERS),
@@ -385,6 +420,7 @@ static const recipe rows[] = {
      .mustnot = NOT_ROOM | D(OWNED),
      .never = M(TRANSFORMERS) | M(YOLO),
      .without = T(RECOMPUTES),
+     .other = P(FAIRSEQ),
      .change =
          "recompute instead of keeping: torch.utils.checkpoint.checkpoint(block, x) around each "
          "block of layers",
@@ -394,6 +430,7 @@ static const recipe rows[] = {
      .need = M(TORCH),
      .mustnot = NOT_ROOM | D(TRAINS) | D(INFERS) | D(OWNED),
      .without = T(RECOMPUTES) | T(INDUCTOR),
+     .other = P(FOOOCUS),
      .change = "if it trains: recompute instead of keeping: torch.utils.checkpoint.checkpoint("
                "block, x) around each block of layers",
      .cost = "about a third more time"},
@@ -469,6 +506,15 @@ static const recipe rows[] = {
      .cost = "more, smaller steps"},
     {.causes = FULL,
      .kinds = K(TENSORFLOW),
+     .program = P(FLOW_ASYNC),
+     .never = M(TPU) | M(ANY_VENDOR),
+     .without = T(TF1),
+     .mustnot = D(STATUS) | D(ASYNC),
+     .change = "if the memory is in pieces: export TF_GPU_ALLOCATOR=cuda_malloc_async before the "
+               "program starts (CUDA 11.2 and newer)",
+     .cost = "another allocator; a little slower"},
+    {.causes = FULL,
+     .kinds = K(TENSORFLOW),
      .never = M(TPU) | M(ANY_VENDOR),
      .with = T(TF1),
      .mustnot = D(STATUS),
@@ -482,6 +528,13 @@ static const recipe rows[] = {
          "smaller inputs (a lower resolution, shorter sequences) or a smaller model, and close "
          "other programs that use the device",
      .cost = "less detail"},
+    {.causes = FULL,
+     .kinds = K(TENSORFLOW),
+     .need = M(ANY_VENDOR),
+     .change = "smaller blocks, which fit into more places: set "
+               "TF_DIRECTML_MAX_ALLOC_SIZE=536870912 (bytes; 4 GiB if it is not set) before the "
+               "program starts",
+     .cost = "one tensor may not be larger"},
     {.causes = FULL,
      .kinds = K(TENSORFLOW),
      .never = M(TPU) | M(ANY_VENDOR),
@@ -598,6 +651,7 @@ static const recipe rows[] = {
      .cost = "it ends, or waits"},
     {.causes = FULL | C(LIMIT),
      .kinds = K(RMM),
+     .other = P(RMM_TORCH),
      .change = "read the table in parts, or let it grow beyond the device: "
                "rmm.reinitialize(managed_memory=True); dask_cudf splits and spills",
      .cost = "slower"},

@@ -467,6 +467,26 @@ static const recipe rows[] = {
      .never = M(DEEPSPEED),
      .change = "hold less in RAM: DataLoader(num_workers=2, prefetch_factor=2), smaller batches",
      .cost = "slower loading"},
+    {.hosts = H(DIED),
+     .never = M(WINDOWS) | M(MAC) | M(COLAB) | M(KAGGLE),
+     .change = "see why: sudo dmesg -T | grep -i 'killed process' shows a kill for memory; the log "
+               "of Jupyter (VS Code: Output > Jupyter) an error of a library",
+     .cost = "none"},
+    {.hosts = H(PYTHON) | H(NUMPY) | H(TORCH),
+     .never = LANGUAGES,
+     .program = P(APPENDS),
+     .mustnot = D(ABSURD),
+     .change = "do not keep everything in the list: use each item as it is made (write it to a file, "
+               "or add up what is needed of it), or keep every tenth, smaller, as uint8",
+     .cost = "a change of the loop"},
+    {.hosts = H(KILLED) | H(LARGE),
+     .never = LANGUAGES,
+     .must = D(TENSOR) | D(PYTHON),
+     .mustnot = D(ABSURD) | D(TIMEOUT),
+     .change = "make that one array smaller, or in parts: print its shape first (a wrong one often "
+               "multiplies), feed batches (tf.data, DataLoader) in place of all data, 16 bits or "
+               "uint8",
+     .cost = "a loop over the parts"},
     {.hosts = H(NOTEBOOK) | H(DIED),
      .need = M(COLAB),
      .change = "Runtime > Change runtime type > High-RAM, or restart and run fewer cells",
@@ -564,8 +584,15 @@ static const recipe rows[] = {
     {.hosts = H(TORCH),
      .never = M(COMFY) | M(WEBUI),
      .change =
-         "a smaller batch or input: this tensor is on the CPU, in RAM; 16-bit or part by part",
+         "a smaller batch or input (fewer frames, a lower resolution): this tensor is on the CPU, in "
+         "RAM; print its shape first; 16-bit or part by part",
      .cost = "more, smaller steps"},
+    {.hosts = H(TORCH),
+     .must = D(TENSOR),
+     .never = M(ONNX) | LANGUAGES,
+     .change = "work on it in tiles or clips, and write each result away: the program's own options "
+               "(--tile, --tile_overlap, --chunk), or for part in x.split(n)",
+     .cost = "a loop over the parts"},
     {.hosts = H(TORCH) | H(PYTHON),
      .need = M(ONNX),
      .change = "give memory back after each call: options = onnxruntime.SessionOptions(); "
@@ -657,7 +684,7 @@ static const recipe rows[] = {
      .never = LANGUAGES | M(COMFY) | M(WEBUI),
      .without = T(TEST_WORKERS) | T(BUILD) | T(FFMPEG) | T(WORKFLOW) | T(NEXTFLOW),
      .must = D(PYTHON),
-     .mustnot = D(ABSURD) | D(TIMEOUT) | D(OTHER),
+     .mustnot = D(ABSURD) | D(TIMEOUT) | D(TENSOR) | D(OTHER),
      .change = HOLD_LESS,
      .cost = "a loop over the parts"},
     {.hosts = H(NUMPY) | H(NOTEBOOK) | H(DIED) | H(CONTAINER) | H(JOB) | H(RAY) | H(TORCH) |
@@ -665,7 +692,7 @@ static const recipe rows[] = {
      .never = LANGUAGES | M(COMFY) | M(WEBUI),
      .without = T(BUILD) | T(FFMPEG) | T(WORKFLOW) | T(NEXTFLOW),
      .must = D(PYTHON),
-     .mustnot = D(ABSURD) | D(TIMEOUT),
+     .mustnot = D(ABSURD) | D(TIMEOUT) | D(TENSOR),
      .change = HOLD_LESS,
      .cost = "a loop over the parts"},
     {.hosts = H(KILLED) | H(KERNEL) | H(PYTHON) | H(CONTAINER) | H(JOB) | H(SPARK) | H(LARGE) |
@@ -685,7 +712,8 @@ static const recipe rows[] = {
          H(KILLED) | H(NOTEBOOK) | H(DIED) | H(TORCH) | H(PYTHON) | H(KERNEL) | H(NUMPY) | H(LARGE),
      .without = T(CI),
      .never = M(COLAB) | M(KAGGLE) | M(WINDOWS) | M(MAC) | M(BITS_32),
-     .mustnot = D(OOMD) | D(GROUPED) | D(ABSURD) | D(ENABLED) | D(TIMEOUT),
+     .mustnot = D(OOMD) | D(GROUPED) | D(ABSURD) | D(ENABLED) | D(TIMEOUT) |
+                D(NO_SWAP),
      .change =
          "close other programs, or add swap to the RAM (Linux: sudo fallocate -l 16G /swapfile; "
          "sudo chmod 600 /swapfile; sudo mkswap /swapfile; sudo swapon /swapfile)",

@@ -26,7 +26,7 @@ static const recipe rows[] = {
      .change =
          "ask for smaller pieces (a smaller batch, the tensor in parts), or allow larger ones: "
          "UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1 python …",
-     .cost = "none"},
+     .cost = "kernels for such blocks are slower"},
     {.causes = C(UNKNOWN),
      .must = D(ROOM),
      .need = M(INTEL),
@@ -73,6 +73,28 @@ static const recipe rows[] = {
      .change = "if the device is empty, the driver could not start: free RAM, raise ulimit -v, or "
                "restart the machine",
      .cost = "a restart"},
+
+    /* ---- an integrated GPU of AMD ---- */
+    {.causes = C(WEIGHTS_TOO_BIG),
+     .must = D(CARVED),
+     .change = "if the machine also has a graphics card, use that: HIP_VISIBLE_DEVICES=0 or 1 "
+               "(rocminfo and rocm-smi list the devices in their order)",
+     .cost = "none"},
+    {.causes = C(WEIGHTS_TOO_BIG),
+     .must = D(CARVED),
+     .change = "give the integrated GPU more of the RAM: in the BIOS, UMA Frame Buffer Size 8G or "
+               "more (also: iGPU memory, VRAM size)",
+     .cost = "less RAM for the rest"},
+    {.causes = C(WEIGHTS_TOO_BIG),
+     .must = D(CARVED),
+     .need = M(COMFY),
+     .change = "compute where the RAM is: python main.py --cpu",
+     .cost = "much slower"},
+    {.causes = C(WEIGHTS_TOO_BIG),
+     .must = D(CARVED),
+     .never = M(COMFY),
+     .change = "compute where the RAM is: device=\"cpu\", without HIP",
+     .cost = "much slower"},
 
     /* ---- other processes, other libraries, limits ---- */
     {.causes = C(OTHER_PROCESS) | C(WEIGHTS_TOO_BIG),
@@ -243,6 +265,7 @@ static const recipe rows[] = {
      .cost = "more, smaller steps"},
     {.causes = C(LIMIT),
      .kinds = K(TORCH),
+     .never = M(INTEL),
      .change = "raise the limit: torch.cuda.set_per_process_memory_fraction(1.0) where the program "
                "sets it (also a test or a library before it)",
      .cost = "less is left for others on the device"},
@@ -341,8 +364,19 @@ static const recipe rows[] = {
      .kinds = K(TORCH),
      .must = D(EXPANDS),
      .need = M(AMD),
-     .change = "before the program starts: export PYTORCH_HIP_ALLOC_CONF=expandable_segments:True",
-     .cost = "page calls while it grows; needs a recent ROCm"},
+     .from = 212,
+     .change = "before the program starts: export PYTORCH_HIP_ALLOC_CONF=expandable_segments:True "
+               "(PyTorch 2.12+ with ROCm 7; older ones ignore it: max_split_size_mb:128)",
+     .cost = "page calls while it grows"},
+    {.causes = C(FRAGMENTATION),
+     .kinds = K(TORCH),
+     .must = D(SPLITS),
+     .need = M(AMD),
+     .to = 211,
+     .never = M(WINDOWS),
+     .change = "before the program starts: export PYTORCH_HIP_ALLOC_CONF=max_split_size_mb:128 "
+               "(against fragmentation)",
+     .cost = "a little slower"},
     {.causes = C(FRAGMENTATION),
      .kinds = K(TORCH),
      .need = M(NPU),

@@ -487,13 +487,14 @@ TEST(limits_of_groups_nodes_and_workers_are_read)
   m = read_text("ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on "
                 "memory.\nMemory on the node where the task (name=f, pid=1, memory used=2.00GB) "
                 "was running was 15.00GB / 16.00GB (0.93), which exceeds the threshold");
-  CHECK_U64(m.limit_bytes, 16 * GIB); /* Ray divides by 1024 and writes GB */
+  CHECK_U64(m.device_bytes, 16 * GIB); /* Ray divides by 1024 and writes GB */
   CHECK_U64(m.free_bytes, GIB);
   CHECK_U64(m.process_bytes, 2 * GIB);
   m = read_text("ray.exceptions.OutOfMemoryError: 1 worker(s) were killed due to the node running "
                 "low on memory. Memory on the node (IP: 10.0.0.7) was 30.50GB /\n32.00GB (0.953), "
                 "which exceeds the memory usage threshold of 0.95.");
-  CHECK_U64(m.limit_bytes, 32 * GIB);
+  CHECK_U64(m.device_bytes, 32 * GIB);
+  CHECK_U64(m.limit_bytes >> 20, 32 * 1024 * 95 / 100); /* the threshold's part of the node's */
   CHECK_U64(m.free_bytes, GIB + GIB / 2);
   m = read_text(
       "MemoryError: Unable to allocate 2.00 GiB for an array with shape (1,) and data type "
@@ -503,7 +504,7 @@ TEST(limits_of_groups_nodes_and_workers_are_read)
   CHECK(m.details == (MESSAGE_ENABLED | MESSAGE_BEYOND));
   m = read_text("ray.memory_monitor.RayOutOfMemoryError: More than 95% of the memory on node n1 is "
                 "used (15.2 / 16.0 GB). The top 10 memory consumers are:");
-  CHECK_U64(m.limit_bytes, 16 * GIB);
+  CHECK_U64(m.device_bytes, 16 * GIB);
   m = read_text("distributed.nanny - WARNING - Worker exceeded 95% memory budget. Restarting\n"
                 "Unmanaged memory use is high. -- Unmanaged memory: 1.50 GiB -- Worker memory "
                 "limit: 2.00 GiB");
