@@ -420,6 +420,8 @@ static bool is_library(scan_text path) {
                                       "megatron\\",
                                       "torchinductor",
                                       "sd-scripts",
+                                      "exllamav2/exllamav2",
+                                      "exllamav3/exllamav3",
                                       "ultralytics/ultralytics/"};
   return path.at >= path.end || scan_has_any(path, signs, sizeof signs / sizeof *signs);
 }

@@ -301,18 +301,21 @@ static void detect_integrated(explanation *x) {
   cause_say(c, "a graphics card in the same machine is another device: rocminfo lists both");
 }
 
-/* Detects a request that Intel's driver gives only if its limit of one block is relaxed. */
-static void detect_block(explanation *x) {
+/* Detects a request that Intel's driver gives only if its limit of one block is relaxed. Returns
+ * whether it is one. */
+static bool detect_block(explanation *x) {
   const numbers *n = &x->evidence.n;
   const message *m = &x->evidence.message;
-  if (!has(x, CONTEXT_BIT(INTEL)) || m->kind != MESSAGE_TORCH || !known(n->asked_bytes)) return;
+  if (!has(x, CONTEXT_BIT(INTEL)) || m->kind != MESSAGE_TORCH || !known(n->asked_bytes))
+    return false;
   if (n->asked_bytes < BLOCK_MOST || !known(n->free_bytes) || n->free_bytes < n->asked_bytes)
-    return;
+    return false;
   cause *c = diagnosis_cause(x, CAUSE_LIMIT, 0.65);
   cause_head(c,
              "%s was requested at once and %s is free: Intel's driver gives less than 4 GiB at "
              "once, unless its limit is relaxed",
              cause_size(n->asked_bytes), cause_size(n->free_bytes));
+  return true;
 }
 
 /* Detects one request that is as large as the whole device, or several times what is in use. */
@@ -426,10 +429,10 @@ static void detect_program(explanation *x) {
                cause_size(m->temporary_bytes), one ? ", most of it one buffer of " : "",
                one ? cause_size(m->largest_bytes) : "");
   if (result && !given)
-    cause_head(c, "The compiled program%s%s returns %s at once and needs %s for temporaries",
-               known(m->whole_bytes) ? " needs " : "",
-               known(m->whole_bytes) ? cause_size(m->whole_bytes) : "", cause_size(m->out_bytes),
-               cause_size(m->temporary_bytes));
+    cause_head(c, "The compiled program returns %s at once and needs %s for temporaries%s%s",
+               cause_size(m->out_bytes), cause_size(m->temporary_bytes),
+               known(m->whole_bytes) ? ": in all " : "",
+               known(m->whole_bytes) ? cause_size(m->whole_bytes) : "");
   if (given_bytes > 0)
     cause_say(c, "%s of inputs and outputs, %s of temporaries", cause_size(given_bytes),
               cause_size(m->temporary_bytes));
@@ -662,6 +665,10 @@ static guess by_kind(const explanation *x) {
     return (guess){CAUSE_WEIGHTS_TOO_BIG, 0.6,
                    "the weights and the cache together do not fit: the loader adds them up before "
                    "it starts"};
+  if ((m->context.programs & PROGRAM_HASHCAT) != 0 && known(m->limit_bytes))
+    return (guess){CAUSE_LIMIT, 0.5,
+                   "one of its buffers is larger than the driver gives at once (the part that is "
+                   "allocatable)"};
   if (does(x, TRAIT_NCCL) && m->kind == MESSAGE_CUDA)
     return (guess){CAUSE_OTHER_PROCESS, 0.4,
                    "NCCL needs memory of its own: probably two ranks share one device, or the "
@@ -921,8 +928,7 @@ void diagnosis_device(explanation *x) {
   detect_start(x);
   detect_measured(x);
   detect_own_buffer(x);
-  detect_block(x);
-  detect_spike(x);
+  if (!detect_block(x)) detect_spike(x);
   detect_graphs(x);
   detect_kept(x);
   findings_rank(&x->findings);

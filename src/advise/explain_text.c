@@ -100,6 +100,8 @@ stow_status explanation_text(const explanation *x, buffer *out, bool bold) {
   if (x->memory.length > 0) {
     heading(out, "Memory", bold);
     buffer_append(out, x->memory.data, x->memory.length);
+  } else if (x->from_message && x->findings.count == 0) {
+    /* A warning, or an error that is not about memory: its numbers are in the sentence. */
   } else if (!x->from_message || n->asked_bytes < ABSURD_LEAST || known(n->live_bytes) ||
              known(n->limit_bytes) || known(n->device_bytes)) {
     heading(out, "Memory", bold);

@@ -1,6 +1,7 @@
 /* Limits on host memory in a text, and what was used of them: Slurm's sacct and seff, Kubernetes,
  * Docker, the kernel's log of a control group, Ray and Dask. message_host.c calls it. */
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "advise/message_parts.h"
@@ -259,14 +260,12 @@ static void read_ray_users(message *m, scan_text t) {
   while (at < line.end && (isdigit((unsigned char)*at) || *at == ' ' || *at == '\t')) at++;
   if (at >= line.end || *at != '.') return;
   while (at > line.at && isdigit((unsigned char)at[-1])) at--;
-  scan_copy(m->what, sizeof m->what - 3, line, at, "");
-  char *space = strpbrk(m->what, " \t");
-  if (space == NULL) {
-    m->what[0] = '\0';
-    return;
-  }
-  memmove(space + 4, space + 1, strlen(space + 1) + 1);
-  memcpy(space, " GB ", 4);
+  char size[16], command[72];
+  scan_copy(size, sizeof size, line, at, " ");
+  at += strlen(size);
+  while (at < line.end && (*at == ' ' || *at == '\t')) at++;
+  scan_copy(command, sizeof command, line, at, "");
+  if (command[0] != '\0') snprintf(m->what, sizeof m->what, "%s GB %s", size, command);
 }
 
 /* "which exceeds the memory usage threshold of 0.95": Ray's limit is that part of the node's. */

@@ -411,9 +411,32 @@ static void read_render(message *m, scan_text t, const char *where) {
   }
 }
 
+/* Reads hashcat's line of the device: "* Device #1: GeForce GT 1030, 1792/2048 MB (512 MB
+ * allocatable)": what is free of how much, and the most for one buffer. Its MB are 1024 kB. */
+static void read_hashcat(message *m, scan_text t) {
+  const char *end = NULL;
+  if (scan_find_at(t, " allocatable)", &end) == NULL) return;
+  scan_text line = {scan_line(t, end).at, end};
+  const char *open = scan_find(line, " MB ("), *slash = NULL;
+  if (open == NULL) return;
+  m->limit_bytes = scan_size_binary(line, open);
+  line.end = open;
+  for (const char *p = open; p > line.at && slash == NULL; p--)
+    if (p[-1] == '/') slash = p;
+  if (slash == NULL) return;
+  uint64_t total = scan_number(line, slash), left = 0;
+  const char *digits = slash - 1;
+  while (digits > line.at && isdigit((unsigned char)digits[-1])) digits--;
+  left = scan_number(line, digits);
+  if (!known(total) || !known(left) || total > 1 << 24 || left > total) return;
+  m->device_bytes = total << 20;
+  m->free_bytes = left << 20;
+}
+
 void message_quantities(message *m, scan_text t, const char *where) {
   if (where == NULL || where < t.at || where >= t.end) return;
   if ((m->context.traits & TRAIT_RENDER) != 0) read_render(m, t, where);
+  if ((m->context.programs & PROGRAM_HASHCAT) != 0) read_hashcat(m, t);
   read_region(m, lines_around(t, where, false), false);
   read_region(m, lines_around(t, where, true), true);
 }

@@ -140,6 +140,7 @@ static bool is_about_memory(scan_text line) {
                                        "Tried to allocate", "warp size",
                                        "constant alloc",    "parameter alloc",
                                        "Average Memory",    "swap: usage",
+                                       "Delta Memory",      "KV self size",
                                        "KV buffer size",    "shared memory: "};
   while (line.at < line.end && isspace((unsigned char)*line.at)) line.at++;
   if (scan_starts(line, "memory:") && line.end - line.at < WORD_MOST) return false; /* a setting */

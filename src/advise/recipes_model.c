@@ -479,8 +479,15 @@ static const recipe rows[] = {
     {.causes = C(WEIGHTS_TOO_BIG),
      .kinds = TORCHY,
      .without = T(WEIGHTS_FILE) | T(KOHYA),
-     .never = M(SAVING) | M(TRANSFORMERS) | M(DIFFUSERS) | M(COMFY) | M(WEBUI) | M(HALF),
+     .never = M(INTEL) | M(SAVING) | M(TRANSFORMERS) | M(DIFFUSERS) | M(COMFY) | M(WEBUI) | M(HALF),
      .change = "put the weights on the device in 16 bits: model.half() before .to(\"cuda\")",
+     .cost = "16-bit arithmetic: half the memory of float32 weights"},
+    {.causes = C(WEIGHTS_TOO_BIG),
+     .kinds = TORCHY,
+     .without = T(WEIGHTS_FILE) | T(KOHYA),
+     .need = M(INTEL),
+     .never = M(SAVING) | M(TRANSFORMERS) | M(DIFFUSERS) | M(COMFY) | M(WEBUI) | M(HALF),
+     .change = "put the weights on the device in 16 bits: model.half() before .to(\"xpu\")",
      .cost = "16-bit arithmetic: half the memory of float32 weights"},
     {.causes = C(WEIGHTS_TOO_BIG),
      .kinds = TORCHY | K(DIRECTML) | K(PADDLE) | K(TENSORFLOW),
@@ -720,8 +727,8 @@ static const recipe rows[] = {
     {.causes = C(ONE_SPIKE),
      .kinds = K(XLA),
      .change =
-         "a smaller batch, jax.checkpoint around the blocks, or jax.lax.map over parts of what "
-         "that line makes",
+         "a smaller batch, jax.checkpoint around the blocks, or jax.lax.map over parts of the "
+         "input",
      .cost = "more, smaller steps; or a part is computed twice"},
     {.causes = C(ONE_SPIKE),
      .kinds = ANY_DEVICE & ~(TORCHY | K(TENSORRT)),

@@ -415,7 +415,7 @@ static const recipe rows[] = {
     {.kinds = ANY_DEVICE,
      .program = P(ISAAC),
      .change = "a smaller scene (textures, meshes, buffers of PhysX: gpu_max_rigid_patch_count), and "
-               "nothing else on the device: nvidia-smi",
+               "no other programs on the device",
      .cost = "less detail"},
 
     /* ---- molecular dynamics ---- */
@@ -466,6 +466,29 @@ static const recipe rows[] = {
      .change = "see who else is on the device: nvidia-smi; or run it on the CPU: --cpu "
                "(Device::Cpu)",
      .cost = "the CPU is slower"},
+
+    /* ---- libtorch from Rust ---- */
+    {.kinds = K(TORCH),
+     .program = P(TCH),
+     .mustnot = NOT_ROOM,
+     .causes = FULL | C(WEIGHTS_TOO_BIG),
+     .change = "less at once: a smaller batch, or shorter inputs (rust-bert: max_length, "
+               "num_beams: 1)",
+     .cost = "more, smaller steps"},
+    {.kinds = K(TORCH),
+     .program = P(TCH),
+     .mustnot = NOT_ROOM,
+     .causes = FULL | C(WEIGHTS_TOO_BIG),
+     .change = "weights in 16 bits: vs.half() on the VarStore, and a smaller model (DistilBERT in "
+               "place of BERT large)",
+     .cost = "slightly less precise numbers"},
+    {.kinds = K(TORCH),
+     .program = P(TCH),
+     .mustnot = NOT_ROOM,
+     .causes = FULL | C(WEIGHTS_TOO_BIG),
+     .change = "if it only runs the model: tch::no_grad(|| …), and one model on the device at a "
+               "time (drop(model))",
+     .cost = "none: no backward pass runs there"},
 
     /* ---- MatConvNet ---- */
     {.kinds = K(CUDA),

@@ -308,6 +308,13 @@ static const recipe rows[] = {
      .cost = "none"},
     {.causes = C(LIMIT),
      .kinds = K(RMM),
+     .program = P(RMM_TORCH),
+     .must = D(POOL),
+     .change = "PyTorch's own allocator, which gives memory back under pressure: leave out "
+               "torch.cuda.memory.change_current_allocator(rmm_torch_allocator)",
+     .cost = "two pools share the device"},
+    {.causes = C(LIMIT),
+     .kinds = K(RMM),
      .with = T(POOL_START),
      .change =
          "give RMM's pool a size that is free: rmm.reinitialize(pool_allocator=True, "

@@ -152,6 +152,9 @@ TEST(programs_with_settings_of_their_own_get_no_others)
 TEST(kinds_of_reports_that_were_answered_wrongly_are_right)
 { CHECK(check_texts("texts_reports.txt") >= 50); }
 
+TEST(kinds_that_an_outside_author_found_wrong_are_right)
+{ CHECK(check_texts("texts_kinds.txt") >= 45); }
+
 TEST(a_number_that_a_terminal_wrapped_is_read_as_one)
 {
   static const char text[] = "duckdb.duckdb.OutOfMemoryException: Out of Memory Error: failed to "
