@@ -179,7 +179,7 @@ static const struct {
     {"dxvk", TRAIT_GAME},
     {"DXVK", TRAIT_GAME},
     {"intern/cycles/", TRAIT_RENDER},
-    {"System is out of GPU", TRAIT_RENDER},
+    {"ViewLayer", TRAIT_RENDER},
     {"blender", TRAIT_RENDER},
     {"Blender", TRAIT_RENDER},
     {"Cycles", TRAIT_RENDER},

@@ -1330,7 +1330,7 @@ TEST(a_native_program_gets_no_advice_for_python)
       {MESSAGE_HOST, C(HOST_LIMIT) | C(HOST_DATASET_WHOLE), "chunksize", "PROGRAM",
        "$ python load.py\nterminate called after throwing an instance of 'std::bad_alloc'\n"
        "  what():  std::bad_alloc"},
-      {MESSAGE_HOST, C(HOST_LIMIT), "chunksize", "PROGRAM",
+      {MESSAGE_HOST, C(HOST_LIMIT), "scan_csv", "PROGRAM",
        "polars: memory allocation of 4294967296 bytes failed"},
   };
   CHECK_SAMPLES(python);
