@@ -513,8 +513,8 @@ static bool read_frame(context *c, scan_text line, own_frame *f) {
     now.arrow = true;
   } else {
     bool drive = line.end - line.at > 3 && line.at[1] == ':' && line.at[2] == '\\';
-    bool path = drive || scan_starts(line, "/") || scan_starts(line, "~/") ||
-                scan_starts(line, "~\\");
+    bool path =
+        drive || scan_starts(line, "/") || scan_starts(line, "~/") || scan_starts(line, "~\\");
     bool frame = path && scan_has(line, ".py in ");
     if (frame) *f = now;
     return frame;
@@ -847,10 +847,9 @@ static bool is_native(scan_text t) {
                                        "runtime: cannot allocate memory", "goroutine ",
                                        "runtime: VirtualAlloc of "};
   static const char *const python[] = {
-      ".py",         "ython",       "Traceback (most", "pandas", "numpy",      "torch",   "polars",
-      "tokenizers",  "xgboost",     "lightgbm",        "onnx",   "Jupyter",    "jupyter", "conda",
-      "MemoryError", "pip install", "import ",         "keras",  "tensorflow", "Cell In[",
-      ">>> "};
+      ".py",         "ython",       "Traceback (most", "pandas", "numpy",      "torch",    "polars",
+      "tokenizers",  "xgboost",     "lightgbm",        "onnx",   "Jupyter",    "jupyter",  "conda",
+      "MemoryError", "pip install", "import ",         "keras",  "tensorflow", "Cell In[", ">>> "};
   return scan_has_any(t, native, sizeof native / sizeof *native) &&
          !scan_has_any(t, python, sizeof python / sizeof *python);
 }

@@ -868,10 +868,11 @@ static void detect_guess(explanation *x) {
               "a label or an index out of range (a class number of n or more) ends with the same "
               "error");
   if ((m->details & MESSAGE_STATUS) != 0 && (m->context.programs & PROGRAM_FFT) != 0)
-    cause_say(c,
-              "%.60s: a plan of cuFFT has a work area outside PyTorch's pool; what PyTorch caches is "
-              "not free for it",
-              m->what);
+    cause_say(
+        c,
+        "%.60s: a plan of cuFFT has a work area outside PyTorch's pool; what PyTorch caches is "
+        "not free for it",
+        m->what);
   else if ((m->details & MESSAGE_STATUS) != 0)
     cause_say(c,
               "%.60s: this library starts late and needs memory in addition to the framework's; "

@@ -18,8 +18,8 @@
 #define HALF_MOST   (UINT64_C(128) << 30) /* if the machine's RAM is not known: few have more */
 #define SCRIPT      "python train.py"     /* stands for the user's own command in the tables */
 #define NO_KERNEL   ", or restart a notebook's kernel"
-#define REST_OWN    (UINT64_C(1) << 30)   /* a process needs as much besides its tensors */
-#define SWAP_MOST   (UINT64_C(24) << 30)  /* the swap file that the tables name has 16 GiB */
+#define REST_OWN    (UINT64_C(1) << 30)  /* a process needs as much besides its tensors */
+#define SWAP_MOST   (UINT64_C(24) << 30) /* the swap file that the tables name has 16 GiB */
 #define SHARE_STEP  0.05
 #define HUGE_LEAST  (UINT64_C(256) << 30) /* more than a machine has by this is hopeless */
 #define PINNED_MOST (UINT64_C(1) << 45)   /* larger limits are errors of reading */

@@ -176,10 +176,11 @@ static void detect_killed(explanation *x) {
   if (m->what[0] != '\0') snprintf(who, sizeof who, "%s", m->what);
   bool pressure = (m->details & MESSAGE_OOMD) != 0 && (m->details & MESSAGE_MACHINE) == 0;
   if (pressure)
-    cause_head(c,
-               "systemd-oomd ended %s: its memory pressure (the time that programs wait for RAM) was "
-               "above the limit%s",
-               who, held);
+    cause_head(
+        c,
+        "systemd-oomd ended %s: its memory pressure (the time that programs wait for RAM) was "
+        "above the limit%s",
+        who, held);
   else if (kernel)
     cause_head(c, "The system killed %s because host memory (RAM) ran out%s%s", who,
                m->grouped ? group : "", held);
@@ -252,13 +253,15 @@ static const struct {
     {HOST_PINNING, CAUSE_HOST_LIMIT, 0.55,
      "The driver could not pin host memory (RAM): the line that failed asks for page-locked RAM, "
      "although the error is written as the device's",
-     "RAM is nearly full, or the system limits what may be pinned (ulimit -l, a container's memory; "
+     "RAM is nearly full, or the system limits what may be pinned (ulimit -l, a container's "
+     "memory; "
      "under WSL about half of its RAM)"},
     {HOST_NOTEBOOK, CAUSE_HOST_LIMIT, 0.5,
      "The notebook used all host memory (RAM) and was restarted",
      "the text does not show what filled it (a whole file, copies, a list that grows)"},
     {HOST_DIED, CAUSE_HOST_LIMIT, 0.3,
-     "The notebook's kernel died, and the text does not say why: probably host memory (RAM) ran out, "
+     "The notebook's kernel died, and the text does not say why: probably host memory (RAM) ran "
+     "out, "
      "or a library crashed",
      "the log of Jupyter says more (VS Code: Output > Jupyter): a signal 9 is a kill for memory, a "
      "signal 11 a crash"},
@@ -280,10 +283,11 @@ static void detect_limit(explanation *x) {
                  m->process_bytes >= m->limit_bytes / 100 * 98);
   cause *c = diagnosis_cause(x, CAUSE_HOST_LIMIT, job ? 0.75 : proven ? 0.6 : 0.5);
   if (job && (m->details & MESSAGE_ADDRESSES) != 0) {
-    cause_head(c, "The batch system ended the job: it reached its limit on virtual memory%s%s", limit,
-               used);
-    cause_say(c, "virtual memory is all that a program has addresses for, also files and libraries: "
-                 "more than the RAM it uses; a larger -l mem does not raise it");
+    cause_head(c, "The batch system ended the job: it reached its limit on virtual memory%s%s",
+               limit, used);
+    cause_say(c,
+              "virtual memory is all that a program has addresses for, also files and libraries: "
+              "more than the RAM it uses; a larger -l mem does not raise it");
     return;
   }
   if (job && known(m->limit_bytes))
@@ -342,10 +346,12 @@ static bool detect_dask(explanation *x) {
   const message *m = &x->evidence.message;
   if (m->host != HOST_DASK || (m->details & MESSAGE_UNSURE) == 0) return false;
   cause *c = diagnosis_cause(x, CAUSE_HOST_WORKERS, 0.45);
-  cause_head(c, "Dask gave a task up, because every worker that ran it ended: probably they used up "
-                "their share of host memory (RAM)");
-  cause_say(c, "the text does not say why: a crash of a library ends a worker too; the workers' own "
-               "logs do (\"95%% memory budget. Restarting\", or a signal)");
+  cause_head(c,
+             "Dask gave a task up, because every worker that ran it ended: probably they used up "
+             "their share of host memory (RAM)");
+  cause_say(c,
+            "the text does not say why: a crash of a library ends a worker too; the workers' own "
+            "logs do (\"95%% memory budget. Restarting\", or a signal)");
   return true;
 }
 
@@ -416,8 +422,7 @@ static void detect_rest(explanation *x) {
         m->free_bytes <= m->device_bytes)
       cause_say(c, "%s of the node's %s was used", cause_size(m->device_bytes - m->free_bytes),
                 cause_size(m->device_bytes));
-    if (m->host == HOST_RAY && m->what[0] != '\0')
-      cause_say(c, "the largest process: %s", m->what);
+    if (m->host == HOST_RAY && m->what[0] != '\0') cause_say(c, "the largest process: %s", m->what);
     bool pages = m->host == HOST_PAGEFILE && !diagnosis_python(m);
     if (pages)
       cause_say(c, "Windows counts what programs reserve, also what they never use");

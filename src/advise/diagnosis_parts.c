@@ -71,11 +71,10 @@ bool diagnosis_python(const message *m) {
   static const uint32_t kinds = UINT32_C(1) << MESSAGE_TORCH | UINT32_C(1) << MESSAGE_XLA |
                                 UINT32_C(1) << MESSAGE_TENSORFLOW | UINT32_C(1) << MESSAGE_CUPY |
                                 UINT32_C(1) << MESSAGE_NUMBA | UINT32_C(1) << MESSAGE_DISPATCH;
-  static const uint32_t hosts = UINT32_C(1) << HOST_NUMPY | UINT32_C(1) << HOST_TORCH |
-                                UINT32_C(1) << HOST_WORKER | UINT32_C(1) << HOST_NOTEBOOK |
-                                UINT32_C(1) << HOST_DIED | UINT32_C(1) << HOST_RAY |
-                                UINT32_C(1) << HOST_DASK | UINT32_C(1) << HOST_SHARED |
-                                UINT32_C(1) << HOST_PINNING;
+  static const uint32_t hosts =
+      UINT32_C(1) << HOST_NUMPY | UINT32_C(1) << HOST_TORCH | UINT32_C(1) << HOST_WORKER |
+      UINT32_C(1) << HOST_NOTEBOOK | UINT32_C(1) << HOST_DIED | UINT32_C(1) << HOST_RAY |
+      UINT32_C(1) << HOST_DASK | UINT32_C(1) << HOST_SHARED | UINT32_C(1) << HOST_PINNING;
   bool server = context_any(c, CONTEXT_BIT(VLLM) | CONTEXT_BIT(SGLANG));
   if (m->kind == MESSAGE_HOST && (hosts >> m->host & 1) != 0) return true;
   if (m->kind != MESSAGE_HOST && (kinds >> m->kind & 1) != 0) return true;

@@ -31,7 +31,8 @@ static const host_way ways[] = {
      "that; or merge a block of rows at a time and reduce it",
      "other columns cannot be used later"},
     {"get_dummies", CAUSE_HOST_LIMIT, "it makes one column for every value",
-     "pandas.get_dummies(…, sparse=True); but look first: a column with thousands of values is often "
+     "pandas.get_dummies(…, sparse=True); but look first: a column with thousands of values is "
+     "often "
      "numbers read as text (pd.to_numeric), a date or an identifier (drop it); or category codes "
      "(astype(\"category\").cat.codes)",
      "not every library takes sparse columns"},

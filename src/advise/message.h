@@ -108,26 +108,26 @@ enum {
   MESSAGE_STATUS = 1 << 7,     /* a library's status that may have a reason other than memory */
   MESSAGE_ONE_BUFFER = 1 << 8, /* larger than one buffer may be */
   MESSAGE_WORKSPACE = 1 << 9,
-  MESSAGE_NO_SIGN = 1 << 10,  /* a worker ended, and nothing in the text mentions memory */
-  MESSAGE_EXECUTOR = 1 << 11, /* a worker of joblib or of a process pool, not of a DataLoader */
-  MESSAGE_ENABLED = 1 << 12,  /* host_bytes is a limit that stowage.limit(ram=…) set … */
-  MESSAGE_BEYOND = 1 << 13,   /* … and the machine has enough for the request */
-  MESSAGE_WARNING = 1 << 14,  /* the library goes on without it */
-  MESSAGE_ABOUT = 1 << 15,    /* cache_tokens is estimated from the sizes */
-  MESSAGE_INPUT = 1 << 16,    /* TensorFlow copied a whole array of the program to the device */
-  MESSAGE_RLIMIT = 1 << 17,   /* limit_bytes is of ulimit -v or setrlimit */
-  MESSAGE_TIMEOUT = 1 << 18,  /* killed after a timeout */
-  MESSAGE_SERVER = 1 << 19,   /* foreign: a database's memory, on its own machine */
-  MESSAGE_MACHINE = 1 << 20,  /* the numbers are the machine's, not a process's */
-  MESSAGE_PROBE = 1 << 21,    /* killed after a failed probe: TIMEOUT is set too */
-  MESSAGE_RAN_OUT = 1 << 22,  /* a compiler that reported it itself, and was not killed */
-  MESSAGE_UNNAMED = 1 << 24,  /* the text does not name the interface of the device */
-  MESSAGE_OOMD = 1 << 25,     /* systemd-oomd killed a whole unit */
-  MESSAGE_UNSURE = 1 << 23,   /* a worker ended; memory is the most frequent reason */
-  MESSAGE_MISCOUNT = 1 << 26, /* the text's count of what is in use cannot be */
+  MESSAGE_NO_SIGN = 1 << 10,   /* a worker ended, and nothing in the text mentions memory */
+  MESSAGE_EXECUTOR = 1 << 11,  /* a worker of joblib or of a process pool, not of a DataLoader */
+  MESSAGE_ENABLED = 1 << 12,   /* host_bytes is a limit that stowage.limit(ram=…) set … */
+  MESSAGE_BEYOND = 1 << 13,    /* … and the machine has enough for the request */
+  MESSAGE_WARNING = 1 << 14,   /* the library goes on without it */
+  MESSAGE_ABOUT = 1 << 15,     /* cache_tokens is estimated from the sizes */
+  MESSAGE_INPUT = 1 << 16,     /* TensorFlow copied a whole array of the program to the device */
+  MESSAGE_RLIMIT = 1 << 17,    /* limit_bytes is of ulimit -v or setrlimit */
+  MESSAGE_TIMEOUT = 1 << 18,   /* killed after a timeout */
+  MESSAGE_SERVER = 1 << 19,    /* foreign: a database's memory, on its own machine */
+  MESSAGE_MACHINE = 1 << 20,   /* the numbers are the machine's, not a process's */
+  MESSAGE_PROBE = 1 << 21,     /* killed after a failed probe: TIMEOUT is set too */
+  MESSAGE_RAN_OUT = 1 << 22,   /* a compiler that reported it itself, and was not killed */
+  MESSAGE_UNNAMED = 1 << 24,   /* the text does not name the interface of the device */
+  MESSAGE_OOMD = 1 << 25,      /* systemd-oomd killed a whole unit */
+  MESSAGE_UNSURE = 1 << 23,    /* a worker ended; memory is the most frequent reason */
+  MESSAGE_MISCOUNT = 1 << 26,  /* the text's count of what is in use cannot be */
   MESSAGE_ADDRESSES = 1 << 27, /* the limit is on virtual memory: addresses, not RAM */
-  MESSAGE_SKIPPED = 1 << 28,  /* the program dropped this batch and went on */
-  MESSAGE_CLEAN = 1 << 29,    /* a notebook none of whose cells ended with an error */
+  MESSAGE_SKIPPED = 1 << 28,   /* the program dropped this batch and went on */
+  MESSAGE_CLEAN = 1 << 29,     /* a notebook none of whose cells ended with an error */
 };
 
 typedef struct message_process {

@@ -206,18 +206,19 @@ bool message_lookalike(message *m, scan_text t) {
        MESSAGE_SERVER},
       {"static TLS block", NULL, "a library was loaded too late for its thread-local storage",
        "import it first, or LD_PRELOAD the library that the message names", 0},
-      {"exit codes of the workers are {SIGSEGV", "SIGKILL", "a worker process crashed on a wrong "
-                                                            "address",
-       "it is a bug, not a shortage: run it with n_jobs=1 under python -X faulthandler, which shows "
+      {"exit codes of the workers are {SIGSEGV", "SIGKILL",
+       "a worker process crashed on a wrong "
+       "address",
+       "it is a bug, not a shortage: run it with n_jobs=1 under python -X faulthandler, which "
+       "shows "
        "the line; update the library that it names",
        0},
-      {"exit codes of the workers are {SIGABRT", "bad_alloc", "a worker process ended itself (abort)",
-       "most often a failed check in a library: run it with n_jobs=1, which shows the message",
-       0},
+      {"exit codes of the workers are {SIGABRT", "bad_alloc",
+       "a worker process ended itself (abort)",
+       "most often a failed check in a library: run it with n_jobs=1, which shows the message", 0},
       {"exit codes of the workers are {SIGILL", "SIGKILL",
        "a worker process used an instruction that this CPU does not have",
-       "install a build of the library for this CPU",
-       0},
+       "install a build of the library for this CPU", 0},
       {"is killed by signal: Segmentation fault", "killed by signal: Killed",
        "a DataLoader worker crashed on a wrong address",
        "it is a bug, not a shortage: python -X faulthandler, with DataLoader(num_workers=0), shows "
@@ -262,7 +263,8 @@ bool message_other(message *m, scan_text t) {
       {"river/library version mismatch", "the NVIDIA driver was updated while its old one runs",
        "restart the machine (or unload and load the nvidia modules: sudo rmmod nvidia_uvm nvidia)"},
       {"NVIDIA-SMI has failed because it couldn't communicate", "the NVIDIA driver does not run",
-       "install the driver for this kernel again, and restart: dkms status, dmesg | grep -i nvidia"},
+       "install the driver for this kernel again, and restart: dkms status, dmesg | grep -i "
+       "nvidia"},
       {"file descriptors: ", FILES_NAME,
        "raise the limit before the program starts: ulimit -n 65536; a fence or semaphore of Vulkan "
        "needs a file descriptor, and OUT_OF_HOST_MEMORY is what it reports then"},

@@ -441,8 +441,8 @@ static void read_numbers(message *m, scan_text t, const char *at) {
   case HOST_PAGEFILE: m->asked_bytes = scan_size_after(t, "VirtualAlloc of "); break;
   case HOST_WORKER: read_worker(m, t); break;
   case HOST_DASK:
-    if (scan_has(t, "KilledWorker") && !scan_has(t, "emory budget") && !scan_has(t, "emory limit") &&
-        !scan_has(t, "memory use is high"))
+    if (scan_has(t, "KilledWorker") && !scan_has(t, "emory budget") &&
+        !scan_has(t, "emory limit") && !scan_has(t, "memory use is high"))
       m->details |= MESSAGE_UNSURE;
     break;
   case HOST_JOB: m->limit_bytes = scan_size_after(t, "exceeded limit "); break;

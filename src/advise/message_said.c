@@ -135,13 +135,11 @@ static bool is_about_memory(scan_text line) {
                                       "weights", "VRAM", "RAM",         "llocat", "avail",
                                       "RSS",     "swap", "odel loading"};
   /* Not of the failure: other addresses, settings and averages, parts that fit. */
-  static const char *const others[] = {"File \"",           "download",
-                                       "B/s",               "it/s",
-                                       "Tried to allocate", "warp size",
-                                       "constant alloc",    "parameter alloc",
-                                       "Average Memory",    "swap: usage",
-                                       "Delta Memory",      "KV self size",
-                                       "KV buffer size",    "shared memory: "};
+  static const char *const others[] = {"File \"",        "download",          "B/s",
+                                       "it/s",           "Tried to allocate", "warp size",
+                                       "constant alloc", "parameter alloc",   "Average Memory",
+                                       "swap: usage",    "Delta Memory",      "KV self size",
+                                       "KV buffer size", "shared memory: "};
   while (line.at < line.end && isspace((unsigned char)*line.at)) line.at++;
   if (scan_starts(line, "memory:") && line.end - line.at < WORD_MOST) return false; /* a setting */
   return line.end - line.at <= LINE_MOST &&

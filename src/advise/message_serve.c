@@ -6,8 +6,8 @@
 
 #include "advise/message_parts.h"
 
-#define LIVE_MOST (UINT64_C(8) << 40) /* no device has as much */
-#define TOKENS_SURE   0.97 /* of the estimate; the sizes are rounded */
+#define LIVE_MOST     (UINT64_C(8) << 40) /* no device has as much */
+#define TOKENS_SURE   0.97                /* of the estimate; the sizes are rounded */
 #define TOKENS_MOST   (UINT64_C(1) << 40)
 #define REFUSALS_MOST 16 /* of llama.cpp that are counted */
 

@@ -18,13 +18,16 @@ static const struct {
   const char *name, *help;
 } table[] = {
     {"Skipping tactic", "insufficient memory", "Engine built|Engine generation completed|PASSED",
-     "requested size of ", "TensorRT left out a kernel that needs more memory, and built the engine",
-     "nothing must be changed; a larger workspace (trtexec --memPoolSize=workspace:8192, in MiB), if "
+     "requested size of ",
+     "TensorRT left out a kernel that needs more memory, and built the engine",
+     "nothing must be changed; a larger workspace (trtexec --memPoolSize=workspace:8192, in MiB), "
+     "if "
      "the device has it, lets TensorRT try such kernels"},
     {"Some tactics do not have sufficient workspace memory", NULL,
      "Engine built|Engine generation completed|PASSED", NULL,
      "TensorRT left out kernels that need more memory, and built the engine",
-     "nothing must be changed; a larger workspace (trtexec --memPoolSize=workspace:8192, in MiB), if "
+     "nothing must be changed; a larger workspace (trtexec --memPoolSize=workspace:8192, in MiB), "
+     "if "
      "the device has it, lets TensorRT try such kernels"},
     {"exceeds 10% of", "Allocation of ", NULL, "Allocation of ",
      "TensorFlow reports every large request for host memory (RAM), also those that it gets",
@@ -50,8 +53,7 @@ static bool has_one_of(scan_text t, const char *alternatives) {
 static bool fails(scan_text t, const char *words) {
   scan_text line;
   while (scan_next_line(&t, &line))
-    if (!scan_has(line, words) &&
-        scan_has_any(line, failures, sizeof failures / sizeof *failures))
+    if (!scan_has(line, words) && scan_has_any(line, failures, sizeof failures / sizeof *failures))
       return true;
   return false;
 }

@@ -6,18 +6,18 @@
 #include "advise/message.h"
 #include "advise/recipes.h"
 
-#define C(name)  (UINT32_C(1) << CAUSE_##name)
-#define K(name)  (UINT32_C(1) << MESSAGE_##name)
-#define H(name)  (UINT32_C(1) << HOST_##name)
-#define M(name)  CONTEXT_BIT(name)
-#define D(name)  DERIVED_##name
-#define T(name)  TRAIT_##name
-#define P(name)  PROGRAM_##name
+#define C(name) (UINT32_C(1) << CAUSE_##name)
+#define K(name) (UINT32_C(1) << MESSAGE_##name)
+#define H(name) (UINT32_C(1) << HOST_##name)
+#define M(name) CONTEXT_BIT(name)
+#define D(name) DERIVED_##name
+#define T(name) TRAIT_##name
+#define P(name) PROGRAM_##name
 /* programs whose settings decide: no general change applies to them */
 #define OWN_PROGRAMS (P(HASHCAT) | P(ISAAC) | P(DYNAMICS) | P(WGPU) | P(CANDLE))
-#define TORCHY   (K(TORCH) | K(CUDA))
-#define FULL     (C(BATCH_TOO_BIG) | C(UNKNOWN))
-#define NOT_ROOM (D(ROOM) | D(ABSURD) | D(INIT))
+#define TORCHY       (K(TORCH) | K(CUDA))
+#define FULL         (C(BATCH_TOO_BIG) | C(UNKNOWN))
+#define NOT_ROOM     (D(ROOM) | D(ABSURD) | D(INIT))
 /* a language other than Python */
 #define LANGUAGES (M(R) | M(MATLAB) | M(JULIA) | M(NATIVE))
 /* Longer than SAME_WORDS, so that only one of the rows for Windows and for others is shown. */

@@ -59,10 +59,11 @@ enum {
 #define DERIVED_SERVICE  (UINT64_C(1) << 45) /* … which is a service of the system */
 #define DERIVED_TOGETHER (UINT64_C(1) << 50) /* free and cached memory together are enough */
 #define DERIVED_REST     (UINT64_C(1) << 51) /* more is unaccounted for than a process needs */
-#define DERIVED_NO_SWAP  (UINT64_C(1) << 52) /* one request of host memory that swap cannot serve */
-#define DERIVED_TENSOR   (UINT64_C(1) << 53) /* one large tensor on the host */
-#define DERIVED_CARVED   (UINT64_C(1) << 54) /* an integrated GPU with little of the RAM */
-#define DERIVED_FREED    (UINT64_C(1) << 38) /* the request alone is within the limit */
+#define DERIVED_NO_SWAP  (UINT64_C(1) << 52) /* one request of host memory that swap cannot serve  \
+                                              */
+#define DERIVED_TENSOR (UINT64_C(1) << 53)   /* one large tensor on the host */
+#define DERIVED_CARVED (UINT64_C(1) << 54)   /* an integrated GPU with little of the RAM */
+#define DERIVED_FREED  (UINT64_C(1) << 38)   /* the request alone is within the limit */
 
 #define RECIPE_HALF_BATCH                                                                          \
   "half the batch, and step every second time: (loss / 2).backward(); if i % 2: "                  \
@@ -70,14 +71,14 @@ enum {
   "optimizer.zero_grad()"
 
 typedef struct recipe {
-  uint32_t causes;        /* bits of cause_id */
-  uint32_t kinds, hosts;  /* bits of message_kind, message_host */
-  uint64_t need, never;   /* marks of the context: all of `need`, none of `never` */
-  uint64_t with, without; /* TRAIT_…: all of `with`, none of `without` */
+  uint32_t causes;         /* bits of cause_id */
+  uint32_t kinds, hosts;   /* bits of message_kind, message_host */
+  uint64_t need, never;    /* marks of the context: all of `need`, none of `never` */
+  uint64_t with, without;  /* TRAIT_…: all of `with`, none of `without` */
   uint64_t program, other; /* PROGRAM_…: one of `program`, none of `other` */
-  uint64_t must, mustnot; /* DERIVED_… */
-  uint16_t from, to;      /* versions of PyTorch: not known to be older than `from`, nor newer than
-                           * `to` */
+  uint64_t must, mustnot;  /* DERIVED_… */
+  uint16_t from, to;       /* versions of PyTorch: not known to be older than `from`, nor newer than
+                            * `to` */
   const char *change, *cost;
 } recipe;
 

@@ -467,6 +467,9 @@ static const recipe rows[] = {
      .never = M(DEEPSPEED),
      .change = "hold less in RAM: DataLoader(num_workers=2, prefetch_factor=2), smaller batches",
      .cost = "slower loading"},
+    {.hosts = H(PINNING),
+     .change = "more free RAM: close other programs, or pin smaller buffers",
+     .cost = "more, smaller copies"},
     {.hosts = H(DIED),
      .never = M(WINDOWS) | M(MAC) | M(COLAB) | M(KAGGLE),
      .change = "see why: sudo dmesg -T | grep -i 'killed process' shows a kill for memory; the log "
@@ -476,8 +479,9 @@ static const recipe rows[] = {
      .never = LANGUAGES,
      .program = P(APPENDS),
      .mustnot = D(ABSURD),
-     .change = "do not keep everything in the list: use each item as it is made (write it to a file, "
-               "or add up what is needed of it), or keep every tenth, smaller, as uint8",
+     .change =
+         "do not keep everything in the list: use each item as it is made (write it to a file, "
+         "or add up what is needed of it), or keep every tenth, smaller, as uint8",
      .cost = "a change of the loop"},
     {.hosts = H(KILLED) | H(LARGE),
      .never = LANGUAGES,
@@ -559,8 +563,9 @@ static const recipe rows[] = {
      .program = P(POLARS),
      .never = M(NATIVE),
      .mustnot = D(ABSURD),
-     .change = "read lazily, in parts: pl.scan_csv(f).select(…).filter(…).collect("
-               "engine=\"streaming\") (before 1.23: collect(streaming=True)); scan_parquet is faster",
+     .change =
+         "read lazily, in parts: pl.scan_csv(f).select(…).filter(…).collect("
+         "engine=\"streaming\") (before 1.23: collect(streaming=True)); scan_parquet is faster",
      .cost = "a change of the query"},
     {.hosts = H(PYTHON) | H(KILLED) | H(KERNEL) | H(NOTEBOOK) | H(DIED) | H(CONTAINER) | H(JOB),
      .program = P(POLARS),
@@ -583,15 +588,15 @@ static const recipe rows[] = {
      .cost = "a change of the format"},
     {.hosts = H(TORCH),
      .never = M(COMFY) | M(WEBUI),
-     .change =
-         "a smaller batch or input (fewer frames, a lower resolution): this tensor is on the CPU, in "
-         "RAM; print its shape first; 16-bit or part by part",
+     .change = "a smaller batch or input (fewer frames, a lower resolution): this tensor is on the "
+               "CPU, in "
+               "RAM; print its shape first; 16-bit or part by part",
      .cost = "more, smaller steps"},
     {.hosts = H(TORCH),
      .must = D(TENSOR),
-     .never = M(ONNX) | LANGUAGES,
-     .change = "work on it in tiles or clips, and write each result away: the program's own options "
-               "(--tile, --tile_overlap, --chunk), or for part in x.split(n)",
+     .change =
+         "work on it in tiles or clips, and write each result away: the program's own options "
+         "(--tile, --tile_overlap, --chunk), or for part in x.split(n)",
      .cost = "a loop over the parts"},
     {.hosts = H(TORCH) | H(PYTHON),
      .need = M(ONNX),
@@ -712,8 +717,7 @@ static const recipe rows[] = {
          H(KILLED) | H(NOTEBOOK) | H(DIED) | H(TORCH) | H(PYTHON) | H(KERNEL) | H(NUMPY) | H(LARGE),
      .without = T(CI),
      .never = M(COLAB) | M(KAGGLE) | M(WINDOWS) | M(MAC) | M(BITS_32),
-     .mustnot = D(OOMD) | D(GROUPED) | D(ABSURD) | D(ENABLED) | D(TIMEOUT) |
-                D(NO_SWAP),
+     .mustnot = D(OOMD) | D(GROUPED) | D(ABSURD) | D(ENABLED) | D(TIMEOUT) | D(NO_SWAP),
      .change =
          "close other programs, or add swap to the RAM (Linux: sudo fallocate -l 16G /swapfile; "
          "sudo chmod 600 /swapfile; sudo mkswap /swapfile; sudo swapon /swapfile)",
@@ -730,5 +734,12 @@ static const recipe rows[] = {
      .mustnot = D(ABSURD),
      .change = "close other programs: Activity Monitor > Memory shows who holds the RAM",
      .cost = "none"},
+    {.hosts =
+         H(KILLED) | H(NOTEBOOK) | H(DIED) | H(TORCH) | H(PYTHON) | H(KERNEL) | H(NUMPY) | H(LARGE),
+     .never = M(BITS_32),
+     .must = D(NO_SWAP),
+     .mustnot = D(ABSURD) | D(HUGE) | D(TIMEOUT),
+     .change = "a machine with more RAM for so large a request, or less of it at once",
+     .cost = "another machine"},
 };
 const recipe_table recipes_host = {rows, sizeof rows / sizeof *rows};

@@ -620,7 +620,8 @@ static const recipe rows[] = {
     {.causes = C(LIMIT),
      .kinds = K(TORCH),
      .need = M(INTEL),
-     .change = "split the tensor into parts below 4 GiB (for part in x.split(n)), or a smaller batch",
+     .change =
+         "split the tensor into parts below 4 GiB (for part in x.split(n)), or a smaller batch",
      .cost = "a loop over the parts"},
     {.causes = C(LIMIT),
      .kinds = K(TORCH),

@@ -173,9 +173,8 @@ static const recipe rows[] = {
     {.causes = OWN,
      .kinds = K(CUDA),
      .with = T(RENDER),
-     .change =
-         "a smaller scene: smaller textures, fewer subdivisions, instances instead of copies "
-         "(Blender: Render > Simplify: Texture Limit 2048, Max Subdivision 2)",
+     .change = "a smaller scene: smaller textures, fewer subdivisions, instances instead of copies "
+               "(Blender: Render > Simplify: Texture Limit 2048, Max Subdivision 2)",
      .cost = "less detail"},
     {.causes = OWN,
      .kinds = K(CUDA),
@@ -363,21 +362,21 @@ static const recipe rows[] = {
      .cost = "much slower"},
 
     /* ---- fairseq ---- */
-    {.causes = OWN,
+    {.causes = FULL | C(ONE_SPIKE),
      .kinds = TORCHY,
      .program = P(FAIRSEQ),
      .mustnot = NOT_ROOM,
      .change = "half the tokens of a batch, two of them for a step: --max-tokens 2048 (half of "
                "yours) --update-freq 2; --max-sentences bounds short ones too",
      .cost = "slower; the same training"},
-    {.causes = OWN,
+    {.causes = FULL | C(ONE_SPIKE),
      .kinds = TORCHY,
      .program = P(FAIRSEQ),
      .mustnot = NOT_ROOM,
      .without = T(AUTOCAST),
      .change = "16-bit arithmetic: --fp16 (with --memory-efficient-fp16 also for the optimizer)",
      .cost = "slightly less precise numbers"},
-    {.causes = OWN,
+    {.causes = FULL | C(ONE_SPIKE),
      .kinds = TORCHY,
      .program = P(FAIRSEQ),
      .mustnot = NOT_ROOM,
@@ -388,8 +387,9 @@ static const recipe rows[] = {
     /* ---- hashcat ---- */
     {.kinds = K(CUDA),
      .program = P(HASHCAT),
-     .change = "less work at once: hashcat -w 1 -n 1 -u 1 (workload, kernel accel and loops); raise "
-               "them until it fails",
+     .change =
+         "less work at once: hashcat -w 1 -n 1 -u 1 (workload, kernel accel and loops); raise "
+         "them until it fails",
      .cost = "slower"},
     {.kinds = K(CUDA),
      .program = P(HASHCAT),
@@ -414,8 +414,9 @@ static const recipe rows[] = {
      .cost = "no window; less detail"},
     {.kinds = ANY_DEVICE,
      .program = P(ISAAC),
-     .change = "a smaller scene (textures, meshes, buffers of PhysX: gpu_max_rigid_patch_count), and "
-               "no other programs on the device",
+     .change =
+         "a smaller scene (textures, meshes, buffers of PhysX: gpu_max_rigid_patch_count), and "
+         "no other programs on the device",
      .cost = "less detail"},
 
     /* ---- molecular dynamics ---- */
@@ -426,20 +427,23 @@ static const recipe rows[] = {
      .cost = "it ends, or waits"},
     {.kinds = K(CUDA),
      .program = P(DYNAMICS),
-     .change = "a smaller system: less water (a smaller padding or box), a shorter cutoff; single or "
-               "mixed precision instead of double (OpenMM: {\"Precision\": \"mixed\"})",
+     .change =
+         "a smaller system: less water (a smaller padding or box), a shorter cutoff; single or "
+         "mixed precision instead of double (OpenMM: {\"Precision\": \"mixed\"})",
      .cost = "a change of the model"},
     {.kinds = K(CUDA),
      .program = P(DYNAMICS),
-     .change = "one simulation at a time, and del of the Context (Simulation) before the next one is "
-               "made",
+     .change =
+         "one simulation at a time, and del of the Context (Simulation) before the next one is "
+         "made",
      .cost = "slower"},
 
     /* ---- Rust on WebGPU, candle ---- */
     {.kinds = K(CUDA),
      .program = P(WGPU),
-     .change = "less at once: a smaller batch or input; f16 in place of f32 where the backend has it "
-               "(burn: Wgpu<f16, i32>)",
+     .change =
+         "less at once: a smaller batch or input; f16 in place of f32 where the backend has it "
+         "(burn: Wgpu<f16, i32>)",
      .cost = "more, smaller steps"},
     {.kinds = K(CUDA),
      .program = P(WGPU),
@@ -453,13 +457,15 @@ static const recipe rows[] = {
      .cost = "the CPU is slower"},
     {.kinds = TORCHY,
      .program = P(CANDLE),
-     .change = "a quantized model (GGUF): candle's examples quantized and quantized-*, a quarter of "
-               "the weights in 16 bits; or a smaller variant of the model",
+     .change =
+         "a quantized model (GGUF): candle's examples quantized and quantized-*, a quarter of "
+         "the weights in 16 bits; or a smaller variant of the model",
      .cost = "a little quality"},
     {.kinds = TORCHY,
      .program = P(CANDLE),
-     .change = "weights in 16 bits: --dtype f16 or bf16; VarBuilder::from_mmaped_safetensors(&files, "
-               "DType::BF16, &device)",
+     .change =
+         "weights in 16 bits: --dtype f16 or bf16; VarBuilder::from_mmaped_safetensors(&files, "
+         "DType::BF16, &device)",
      .cost = "16-bit arithmetic: half the memory of float32 weights"},
     {.kinds = TORCHY,
      .program = P(CANDLE),
