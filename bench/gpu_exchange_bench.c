@@ -79,10 +79,11 @@ static void measure(stow_device *d, uint64_t page_bytes, uint64_t total) {
   must(device_stream_sync(d, stream), "sync");
   must(device_stream_sync(d, other), "sync");
   double both = (double)(clock_ns() - start) / 1e6 * 0x1p30 / (double)bytes;
-  printf("case=exchange_%llu_mib in=%.2f out=%.2f in_beside=%.2f out_beside=%.2f in_beside_both=%.2f "
-         "out_beside_both=%.2f copy=%.2f copy_both=%.2f unit=ms/GiB\n",
-         (unsigned long long)(page_bytes / MIB), cost[0][0], cost[0][1], cost[1][0], cost[1][1],
-         cost[2][0], cost[2][1], copy, both);
+  printf(
+      "case=exchange_%llu_mib in=%.2f out=%.2f in_beside=%.2f out_beside=%.2f in_beside_both=%.2f "
+      "out_beside_both=%.2f copy=%.2f copy_both=%.2f unit=ms/GiB\n",
+      (unsigned long long)(page_bytes / MIB), cost[0][0], cost[0][1], cost[1][0], cost[1][1],
+      cost[2][0], cost[2][1], copy, both);
   must(device_unmap(d, at, bytes), "unmap");
   must(device_unreserve(d, at, bytes), "unreserve");
   for (int tier = 0; tier < 2; tier++) {

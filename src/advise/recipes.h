@@ -59,11 +59,10 @@ enum {
 #define DERIVED_SERVICE  (UINT64_C(1) << 45) /* … which is a service of the system */
 #define DERIVED_TOGETHER (UINT64_C(1) << 50) /* free and cached memory together are enough */
 #define DERIVED_REST     (UINT64_C(1) << 51) /* more is unaccounted for than a process needs */
-#define DERIVED_NO_SWAP  (UINT64_C(1) << 52) /* one request of host memory that swap cannot serve  \
-                                              */
-#define DERIVED_TENSOR (UINT64_C(1) << 53)   /* one large tensor on the host */
-#define DERIVED_CARVED (UINT64_C(1) << 54)   /* an integrated GPU with little of the RAM */
-#define DERIVED_FREED  (UINT64_C(1) << 38)   /* the request alone is within the limit */
+#define DERIVED_NO_SWAP  (UINT64_C(1) << 52) /* one request of the host; swap cannot serve it */
+#define DERIVED_TENSOR   (UINT64_C(1) << 53) /* one large tensor on the host */
+#define DERIVED_CARVED   (UINT64_C(1) << 54) /* an integrated GPU with little of the RAM */
+#define DERIVED_FREED    (UINT64_C(1) << 38) /* the request alone is within the limit */
 
 #define RECIPE_HALF_BATCH                                                                          \
   "half the batch, and step every second time: (loss / 2).backward(); if i % 2: "                  \

@@ -40,8 +40,8 @@ static uint64_t excess_of(const ledger *l, unsigned device, uint64_t *peak) {
   uint64_t limit = ledger_limit(l, device), most = limit < vram ? limit : vram;
   uint64_t need = atomic_load(&l->header->peak_need_bytes[device]);
   uint64_t all = need + atomic_load(&l->header->peak_other_bytes[device]);
-  bool moved = atomic_load(&l->header->moved_out_bytes) > 0 ||
-               atomic_load(&l->header->moved_home_bytes) > 0;
+  bool moved =
+      atomic_load(&l->header->moved_out_bytes) > 0 || atomic_load(&l->header->moved_home_bytes) > 0;
   *peak = need;
   if (need > 0 && all > most) return all - most;
   if (need > 0 && !moved) return 0;

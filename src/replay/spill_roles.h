@@ -20,13 +20,7 @@
 
 #define ROLE_NO_BLOCK UINT32_MAX
 
-typedef enum spill_role {
-  ROLE_STAYS,
-  ROLE_SAVED,
-  ROLE_STATE,
-  ROLE_WEIGHT,
-  ROLE_TABLE
-} spill_role;
+typedef enum spill_role { ROLE_STAYS, ROLE_SAVED, ROLE_STATE, ROLE_WEIGHT, ROLE_TABLE } spill_role;
 
 /* Launches are numbered from 1; 0: none. */
 typedef struct role_block {

@@ -64,8 +64,8 @@ double residency_exchange_ns(uint64_t page_bytes, const residency_bytes *b, int 
 
 #define RATE_BYTES (UINT64_C(4) << 20) /* the rate of a smaller launch is not meaningful */
 
-/* A kernel that would have to read so many times faster than vram allows reads only a part. Less than
- * that may be an error of its time. */
+/* A kernel that would have to read so many times faster than vram allows reads only a part. Less
+ * than that may be an error of its time. */
 #define SURELY 4
 
 double residency_in_place_ns(const residency_costs *c, uint64_t far, uint64_t all,

@@ -320,8 +320,8 @@ static void price_copies(residency *r) {
     double part = (double)u->whole / (double)largest;
     double more = 1 + part * part + (u->place == PLACE_VRAM ? HERE_MORE : 0);
     if (u->passed > 0)
-      r->costs[i] +=
-          (double)r->space.units[i].bytes * r->cost.copy_ns_per_byte * (times > 1 ? times : 1) * more;
+      r->costs[i] += (double)r->space.units[i].bytes * r->cost.copy_ns_per_byte *
+                     (times > 1 ? times : 1) * more;
   }
 }
 
@@ -350,8 +350,8 @@ static void price(residency *r) {
   }
 }
 
-/* Units whose cost per byte is the same in 1/512 ns cost the same. The lowest bit says that they are
- * copied. */
+/* Units whose cost per byte is the same in 1/512 ns cost the same. The lowest bit says that they
+ * are copied. */
 static uint64_t price_of(const residency *r, uint32_t unit) {
   ASSERT(r->space.units[unit].bytes > 0);
   uint64_t price = (uint64_t)(r->costs[unit] / (double)r->space.units[unit].bytes * 512);
@@ -366,8 +366,8 @@ static int cheapest_first(const void *a, const void *b) {
 
 /* Chooses the units that are cheapest on the host until the rest fits, beside those chosen before.
  * Of units that cost the same, the chosen ones are spread over the round, so that the host's work
- * between launches hides them, unless they are copied. The rest comes to vram, in place of what no kernel uses. Returns how
- * much of it is not there. */
+ * between launches hides them, unless they are copied. The rest comes to vram, in place of what no
+ * kernel uses. Returns how much of it is not there. */
 static uint64_t choose_in_place(residency *r) {
   ASSERT(r->history.cursor != HISTORY_NEVER);
   uint64_t lacking = 0, leaving = 0;

@@ -789,8 +789,7 @@ TEST(a_table_makes_space_for_weights_that_are_copied)
     CHECK_OK(residency_unit_add(r, base + i * unit_bytes, unit_bytes, there, &units[i]));
   }
   for (uint64_t i = 0; i < WEIGHTS; i += i < LARGE ? 2 : 4)
-    CHECK_OK(
-        residency_block_add(r, base + i * unit_bytes, (i < LARGE ? 2 : 4) * unit_bytes));
+    CHECK_OK(residency_block_add(r, base + i * unit_bytes, (i < LARGE ? 2 : 4) * unit_bytes));
   CHECK_OK(residency_block_add(r, base + WEIGHTS * unit_bytes, TABLE * unit_bytes));
   CHECK_OK(residency_block_add(r, base + HOT * unit_bytes, unit_bytes));
   uint64_t now = 0, exchanges = 0, last = 0;
@@ -805,7 +804,9 @@ TEST(a_table_makes_space_for_weights_that_are_copied)
       here = here && residency_in_vram(r, residency_find(r, at));
     if (copy && !here) residency_passed(r, weight, size);
     residency_launch_info l = {.function = 1 + n % (EACH * WEIGHTS),
-                               .words = look ? &table : copy ? &weight : &hot,
+                               .words = look   ? &table
+                                        : copy ? &weight
+                                               : &hot,
                                .word_count = copy || look || n % EACH == 4,
                                .device_ns = 5000,
                                .host_ns = 100000,

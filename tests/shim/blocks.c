@@ -202,8 +202,7 @@ int main(int argc, char **argv) {
           return 1;
         }
     }
-  if (pooled)
-    must(DRIVER("cuMemUnmap", cu_result(*)(cu_addr, size_t))(base, all), "unmap");
+  if (pooled) must(DRIVER("cuMemUnmap", cu_result(*)(cu_addr, size_t))(base, all), "unmap");
   if (with_small) printf("%d of %d small pages on the host\n", small_on_host(), small_count);
   printf("equal %d words\n", count * PLACES * WORDS);
   return 0;
