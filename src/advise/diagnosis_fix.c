@@ -768,7 +768,9 @@ static bool is_given(const explanation *x, const recipe *r) {
 static void add_from(explanation *x, const recipe_table *t, cause_id id, uint64_t derived,
                      uint32_t most) {
   uint64_t bytes = x->fixes.count == 0 ? saving(x, id) : MESSAGE_UNKNOWN;
-  uint64_t own = diagnosis_own(&x->evidence.message);
+  /* Settings of a program do not change what the allocator or another library does. */
+  bool around = id == CAUSE_FRAGMENTATION || id == CAUSE_OUTSIDE_FRAMEWORK;
+  uint64_t own = around ? 0 : diagnosis_own(&x->evidence.message);
   for (size_t i = 0; i < t->count && x->fixes.count < most; i++) {
     /* The settings of such a program; others' changes do not apply to it. */
     if (own != 0 && (t->rows[i].with & own) == 0) continue;
