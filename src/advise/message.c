@@ -338,13 +338,13 @@ void message_read(message *m, const char *text, size_t count) {
     if (where != NULL && message_is_device(m->kind))
       read_passed_batch(m, (scan_text){where, t.end});
   }
+  scan_text file = first.data != NULL ? whole(&first) : (scan_text){text, text + count};
+  if (notebook_is(file)) read_source(m, file);
+  read_skipped(m, t);
   if (caught > 0 && m->kind != MESSAGE_NONE && m->kind != MESSAGE_FOREIGN) {
     m->failures = (m->failures > 0 ? m->failures : 1) + caught;
     m->caught = caught;
   }
-  scan_text file = first.data != NULL ? whole(&first) : (scan_text){text, text + count};
-  if (notebook_is(file)) read_source(m, file);
-  read_skipped(m, t);
   if (harmless > 0 && (m->kind == MESSAGE_NONE || is_harmless(m, t))) {
     m->kind = MESSAGE_FOREIGN;
     m->host = HOST_NONE;
