@@ -8,21 +8,14 @@
 #include <string.h>
 
 #include "advise/diagnosis_parts.h"
-#include "advise/host_way.h"
-#include "advise/recipes.h"
 
 #define FIXES_SHOWN 4
-#define PIDS_NAMED  4
-#define HELD_LEAST  (UINT64_C(1) << 30)   /* data from here on fills a device by itself */
-#define SHAPE_LEAST ((uint64_t)32 << 30)  /* an array of which few programs need the whole */
-#define HALF_MOST   (UINT64_C(128) << 30) /* if the machine's RAM is not known: few have more */
-#define SCRIPT      "python train.py"     /* stands for the user's own command in the tables */
+#define HELD_LEAST  (UINT64_C(1) << 30) /* data from here on fills a device by itself */
+#define SCRIPT      "python train.py"   /* stands for the user's own command in the tables */
 #define NO_KERNEL   ", or restart a notebook's kernel"
-#define REST_OWN    (UINT64_C(1) << 30)  /* a process needs as much besides its tensors */
-#define SWAP_MOST   (UINT64_C(24) << 30) /* the swap file that the tables name has 16 GiB */
-#define SHARE_STEP  0.05
+#define REST_OWN    (UINT64_C(1) << 30)   /* a process needs as much besides its tensors */
+#define SWAP_MOST   (UINT64_C(24) << 30)  /* the swap file that the tables name has 16 GiB */
 #define HUGE_LEAST  (UINT64_C(256) << 30) /* more than a machine has by this is hopeless */
-#define PINNED_MOST (UINT64_C(1) << 45)   /* larger limits are errors of reading */
 #define SAME_WORDS  30                    /* characters with which fixes of the same kind begin */
 
 /* Returns whether the system's log names the killed program, and it does not run Python. */
@@ -33,13 +26,6 @@ static bool is_other_program(const message *m) {
   if ((m->details & MESSAGE_OOMD) != 0) return false; /* it names a unit */
   return m->host == HOST_KERNEL && what.at < what.end && m->context.script[0] == '\0' &&
          !scan_has_any(what, names, sizeof names / sizeof *names);
-}
-
-/* Returns whether systemd-oomd killed a service of the system, not a terminal or a session. */
-static bool is_service(const message *m) {
-  size_t length = strlen(m->what), end = strlen(".service");
-  return (m->details & MESSAGE_OOMD) != 0 && length > end && strncmp(m->what, "user@", 5) != 0 &&
-         strcmp(m->what + length - end, ".service") == 0;
 }
 
 /* Returns whether the request is for far more host memory than the machine, or any usual one, has.
@@ -85,7 +71,7 @@ static uint64_t derive(const explanation *x) {
   set |= c->llama_build >= LLAMA_FA_VALUE ? DERIVED_FA_VALUE : 0;
   set |= c->llama_build > 0 && c->llama_build < LLAMA_FA_VALUE ? DERIVED_FA_BARE : 0;
   set |= (m->details & MESSAGE_OOMD) != 0 ? DERIVED_OOMD : 0;
-  set |= is_service(m) ? DERIVED_SERVICE : 0;
+  set |= diagnosis_is_service(m) ? DERIVED_SERVICE : 0;
   bool room = m->kind != MESSAGE_HOST && diagnosis_had_room(&x->evidence.n);
   bool unused = m->kind == MESSAGE_TORCH && diagnosis_unused(&x->evidence.n);
   set |= room || unused ? DERIVED_ROOM : 0;
@@ -239,523 +225,12 @@ static void write_words(char *out, size_t size, const char *words, const message
     snprintf(out, size, "%.*s%s%s", (int)(at - words), words, command, at + strlen(SCRIPT));
 }
 
-static void add(explanation *x, const recipe *r, uint64_t bytes) {
+void diagnosis_add(explanation *x, const recipe *r, uint64_t bytes) {
+  if (x->fixes.count == FIXES_MAX) return;
   fix *f = &x->fixes.list[x->fixes.count++];
   *f = (fix){.saves_bytes = bytes};
   write_words(f->change, sizeof f->change, r->change, &x->evidence.message);
   snprintf(f->cost, sizeof f->cost, "%s", r->cost);
-}
-
-/* Returns whether the other processes may be ranks of this program, which load a checkpoint. */
-static bool are_ranks(const message *m) {
-  return (m->context.traits & TRAIT_RESTORE) != 0 && context_any(&m->context, CONTEXT_BIT(RANKS));
-}
-
-/* Returns whether the other processes may be workers of the same test run (pytest-xdist). */
-static bool are_workers(const message *m) {
-  return (m->context.traits & (TRAIT_TESTS | TRAIT_TEST_WORKERS)) != 0 && m->process_count > 1;
-}
-
-/* Returns the saving of a fix. Ending another process or library frees what it holds; other savings
- * are unknown. */
-static uint64_t saving(const explanation *x, cause_id id) {
-  const numbers *n = &x->evidence.n;
-  if (id == CAUSE_OTHER_PROCESS && diagnosis_known(n->other_process_bytes) &&
-      n->other_process_bytes > 0 && !are_ranks(&x->evidence.message))
-    return n->other_process_bytes;
-  bool apple = context_any(&x->evidence.message.context, CONTEXT_BIT(APPLE));
-  if (id == CAUSE_OUTSIDE_FRAMEWORK && !apple) return n->outside_framework_bytes;
-  return MESSAGE_UNKNOWN;
-}
-
-/* Numbers that a server's own text gives: the tokens that fit, the share of the device that is
- * free.
- */
-static void add_numbers(explanation *x) {
-  const message *m = &x->evidence.message;
-  const numbers *n = &x->evidence.n;
-  char text[200];
-  recipe r = {.change = text};
-  bool pool = (m->details & MESSAGE_POOL) != 0; /* free at that moment, not all that it can hold */
-  if (m->cache_tokens != MESSAGE_UNKNOWN && m->cache_tokens > 0 && !pool) {
-    snprintf(text, sizeof text,
-             "allow shorter requests: --max-model-len %llu (max_model_len=%llu in Python)",
-             (unsigned long long)m->cache_tokens, (unsigned long long)m->cache_tokens);
-    r.cost = "longer prompts and answers are refused";
-    add(x, &r, MESSAGE_UNKNOWN);
-  }
-  if ((m->details & MESSAGE_START) == 0 || !diagnosis_known(n->free_bytes) ||
-      !diagnosis_known(n->device_bytes) || n->device_bytes == 0)
-    return;
-  double share = (double)n->free_bytes / (double)n->device_bytes - 0.02;
-  if (share < 0.1 || share > 1) return; /* no numbers, or impossible ones */
-  snprintf(text, sizeof text, "take only what is free: --gpu-memory-utilization %.2f",
-           (double)(int)(share * 100) / 100);
-  r.cost = "a smaller KV cache: fewer or shorter requests at once";
-  add(x, &r, MESSAGE_UNKNOWN);
-}
-
-/* llama.cpp with an embedding model, whose steps must hold a whole input. */
-static void add_step(explanation *x) {
-  const context *c = &x->evidence.message.context;
-  char text[240];
-  recipe r = {.change = text, .cost = "longer inputs are refused"};
-  bool compute = (x->evidence.message.details & MESSAGE_COMPUTE) != 0;
-  if (!compute || (c->programs & PROGRAM_EMBEDS) == 0) return;
-  unsigned half = c->llama_step >= 64 ? c->llama_step / 2 : 2048;
-  snprintf(text, sizeof text,
-           "smaller steps: -ub %u -b %u, and half again until it fits; an embedding model takes no "
-           "input of more tokens than -ub, so not below your longest one",
-           half, half);
-  add(x, &r, MESSAGE_UNKNOWN);
-}
-
-/* A smaller share of the device than the server's text says it had: computing needs the rest. */
-static void add_less_share(explanation *x) {
-  const message *m = &x->evidence.message;
-  char text[200];
-  recipe r = {.change = text, .cost = "a smaller KV cache: fewer requests at once"};
-  double less = m->share > 0.9 ? 0.85 : m->share - SHARE_STEP;
-  if (m->kind != MESSAGE_VLLM || (m->details & MESSAGE_COMPUTE) == 0 ||
-      (m->details & MESSAGE_START) != 0 || less < SHARE_STEP)
-    return;
-  snprintf(text, sizeof text,
-           "leave more for computing: --gpu-memory-utilization %.2f instead of %.2f "
-           "--max-num-seqs 16 --max-num-batched-tokens 2048",
-           less, m->share);
-  add(x, &r, MESSAGE_UNKNOWN);
-}
-
-/* A larger share of the device than the server's text says it had. */
-static void add_share(explanation *x) {
-  const message *m = &x->evidence.message;
-  char text[200];
-  recipe r = {.change = text, .cost = "less is left for computing: too high fails later"};
-  double more = m->share < 0.85 ? 0.9 : m->share + 0.02;
-  if (m->kind == MESSAGE_VLLM && m->share < 0.95) more = 0.95;
-  /* A little above the smallest one: there the KV cache would have no tokens. */
-  if (m->share_needed > m->share) more = m->share_needed + 0.01;
-  bool cache = (m->details & MESSAGE_KV_CACHE) != 0 && (m->details & MESSAGE_COMPUTE) == 0;
-  if (!cache || more > 0.96) return; /* the share limits the cache alone */
-  if (m->kind == MESSAGE_VLLM)
-    snprintf(text, sizeof text,
-             "give the server more of the device: --gpu-memory-utilization %.2f instead of %.2f",
-             more, m->share);
-  else
-    snprintf(
-        text, sizeof text,
-        "give the KV cache more: --mem-fraction-static %.2f instead of %.2f, and 0.02 more until "
-        "the server starts",
-        more, m->share);
-  add(x, &r, MESSAGE_UNKNOWN);
-}
-
-/* Half the tokens that did not fit. */
-static void add_tokens(explanation *x) {
-  const message *m = &x->evidence.message;
-  char text[200];
-  recipe r = {.change = text, .cost = "shorter prompts, or fewer requests at once"};
-  unsigned long long half = m->wanted_tokens / 2;
-  if (m->wanted_tokens == MESSAGE_UNKNOWN || half == 0) return;
-  snprintf(text, sizeof text, "fewer tokens at once: --max-batch-%s-tokens %llu instead of %llu%s",
-           m->total ? "total" : "prefill", half, (unsigned long long)m->wanted_tokens,
-           m->total ? "" : ", and --max-input-length below it");
-  add(x, &r, MESSAGE_UNKNOWN);
-}
-
-/* Names what an evicted container should request: what it used and a tenth more, in whole GiB. 16
- * if that is unknown. */
-static void add_request(explanation *x) {
-  const message *m = &x->evidence.message;
-  char text[240];
-  recipe r = {.change = text, .cost = "the pod may wait for such a node"};
-  if (m->host != HOST_EVICTED) return;
-  unsigned long long gib = 16;
-  if (diagnosis_known(m->process_bytes) && m->process_bytes < UINT64_C(1) << 50)
-    gib = (m->process_bytes + m->process_bytes / 10 + (1 << 30) - 1) >> 30;
-  snprintf(text, sizeof text,
-           "request what it needs: resources: requests: memory: %lluGi, limits: memory: %lluGi; "
-           "then it runs on a node that has as much, and others are evicted first",
-           gib, gib);
-  add(x, &r, MESSAGE_UNKNOWN);
-}
-
-/* Names the processes to end. */
-static void add_processes(explanation *x, cause_id id) {
-  const message *m = &x->evidence.message;
-  char pids[PIDS_NAMED * 12] = "", text[240];
-  recipe r = {.change = text, .cost = "they end, or wait"};
-  bool amd = context_any(&m->context, CONTEXT_BIT(AMD));
-  bool windows = context_any(&m->context, CONTEXT_BIT(WINDOWS));
-  if (id != CAUSE_OTHER_PROCESS || m->process_count == 0 || are_ranks(m)) return;
-  if (are_workers(m)) {
-    r.change = "fewer test workers on one device: pytest -n 1 (or one device for each: set "
-               "CUDA_VISIBLE_DEVICES by PYTEST_XDIST_WORKER); nvidia-smi shows whether the other "
-               "processes are this run's";
-    r.cost = "slower tests";
-    add(x, &r, saving(x, id));
-    return;
-  }
-  if (context_any(&m->context, CONTEXT_BIT(RANKS)) && !amd) {
-    r.change = "one device for each rank: torch.cuda.set_device(int(os.environ[\"LOCAL_RANK\"])) "
-               "before the first tensor; nvidia-smi shows whether the other processes are ranks of "
-               "this run; end those that are not";
-    r.cost = "none";
-    add(x, &r, saving(x, id));
-    return;
-  }
-  size_t length = 0;
-  for (uint32_t i = 0; i < m->process_count && i < PIDS_NAMED; i++)
-    length += (size_t)snprintf(pids + length, sizeof pids - length, "%s%u",
-                               i == 0    ? ""
-                               : windows ? " /PID "
-                                         : " ",
-                               m->processes[i].pid);
-  snprintf(text, sizeof text,
-           "end %s (%s shows what %s): %s %s; or choose another device: %s_VISIBLE_DEVICES=1",
-           m->process_count > 1 ? "them" : "it", amd ? "rocm-smi --showpids" : "nvidia-smi",
-           m->process_count > 1 ? "they are" : "it is", windows ? "taskkill /PID" : "kill", pids,
-           amd ? "HIP" : "CUDA");
-  add(x, &r, saving(x, id));
-}
-
-/* Raises the limit of CuPy's pool to what it held and the request together. */
-static void add_pool_limit(explanation *x) {
-  const message *m = &x->evidence.message;
-  char text[320];
-  recipe r = {.change = text, .cost = "less is left for others on the device"};
-  if (m->kind != MESSAGE_CUPY || x->findings.list[0].id != CAUSE_LIMIT ||
-      !diagnosis_known(m->limit_bytes) || m->limit_bytes > PINNED_MOST)
-    return;
-  uint64_t held = diagnosis_known(m->live_bytes) ? m->live_bytes : m->limit_bytes;
-  uint64_t asked = diagnosis_known(m->asked_bytes) ? m->asked_bytes : 0;
-  if (held > PINNED_MOST || asked > PINNED_MOST) return;
-  uint64_t sum = held + asked > m->limit_bytes ? held + asked : m->limit_bytes + 1;
-  unsigned long long gib = (sum + sum / 20 + (1 << 30) - 1) >> 30;
-  snprintf(text, sizeof text,
-           "raise the limit of %s, if the device has more: "
-           "cupy.get_default_memory_pool().set_limit(size=%llu * 1024**3), or export "
-           "CUPY_GPU_MEMORY_LIMIT=%llu",
-           cause_size(m->limit_bytes), gib, gib << 30);
-  add(x, &r, MESSAGE_UNKNOWN);
-}
-
-/* Doubles the limit of TensorFlow's pool of pinned host memory, in the variable of its version. */
-static void add_pinned(explanation *x) {
-  const message *m = &x->evidence.message;
-  char text[240];
-  recipe r = {.change = text, .cost = "RAM that cannot be paged out"};
-  if (m->host != HOST_PINNED || m->what[0] == '\0') return;
-  bool old = strcmp(m->what, "cuda_host_bfc") == 0, sized = m->limit_bytes < PINNED_MOST;
-  unsigned long long limit = sized ? m->limit_bytes >> 20 : 0;
-  snprintf(text, sizeof text,
-           "raise its limit, if the host has the RAM: export TF_%s_HOST_MEM_LIMIT_IN_MB=%llu "
-           "(MiB%s",
-           old ? "CUDA" : "GPU", sized ? 2 * limit : 262144, sized ? "; it was " : ")");
-  size_t used = strlen(text);
-  if (sized) snprintf(text + used, sizeof text - used, "%llu)", limit);
-  add(x, &r, MESSAGE_UNKNOWN);
-}
-
-/* "shape (87000, 227, 227, 3) and data type uint8": the same array in a file. `named` is the
- * type. */
-static void add_file(explanation *x, const char *named) {
-  const char *open = strchr(x->evidence.message.what, '(');
-  const char *close = open != NULL ? strchr(open, ')') : NULL;
-  char text[280];
-  recipe r = {.change = text, .cost = "slower: disk"};
-  if (close == NULL || close - open > 80) return;
-  /* pandas makes the array itself. */
-  if (context_any(&x->evidence.message.context, CONTEXT_BIT(PANDAS))) return;
-  snprintf(text, sizeof text,
-           "keep it in a file and fill it part by part: x = np.lib.format.open_memmap(\"x.npy\", "
-           "mode=\"w+\", dtype=np.%.*s, shape=%.*s)",
-           (int)strspn(named, "abcdefghijklmnopqrstuvwxyz0123456789"), named,
-           (int)(close + 1 - open), open);
-  add(x, &r, MESSAGE_UNKNOWN);
-}
-
-/* "data type float64": the type that needs half, and what the array then takes. An array of which
- * half is still more than a machine has must not exist as a whole. */
-static void add_type(explanation *x) {
-  static const struct {
-    const char *from, *to;
-    double part;
-  } types[] = {{"float64", "float32", 0.5},
-               {"int64", "int32", 0.5},
-               {"complex128", "complex64", 0.5},
-               {"float32", "float16", 0.5},
-               {"int32", "int16", 0.5}};
-  const message *m = &x->evidence.message;
-  const char *named = strstr(m->what, "data type ");
-  char text[240];
-  recipe r = {.change = text, .cost = "less precision, or a smaller range"};
-  if (m->host != HOST_NUMPY || named == NULL || !diagnosis_known(m->asked_bytes) ||
-      diagnosis_absurd(&x->evidence.n))
-    return;
-  if (strncmp(named, "data type object", strlen("data type object")) == 0) {
-    r.change = "columns of numbers or categories instead of Python objects: "
-               "pd.to_numeric(df[c], downcast=\"float\"), df[c].astype(\"category\"), before they "
-               "are joined; and only the columns that are used";
-    r.cost = "a change of the program";
-    add(x, &r, MESSAGE_UNKNOWN);
-    return;
-  }
-  uint64_t most = diagnosis_known(m->host_bytes) ? m->host_bytes : HALF_MOST;
-  named += strlen("data type ");
-  for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-    if (strncmp(named, types[i].from, strlen(types[i].from)) != 0) continue;
-    if ((double)m->asked_bytes * types[i].part > (double)most) break;
-    snprintf(text, sizeof text,
-             "a smaller type: dtype=np.%s takes %s instead of %s (np.uint8 for pictures, "
-             "scipy.sparse for mostly zeros)",
-             types[i].to, cause_size((uint64_t)((double)m->asked_bytes * types[i].part)),
-             cause_size(m->asked_bytes));
-    add(x, &r, MESSAGE_UNKNOWN);
-    return;
-  }
-  if (m->asked_bytes / 2 <= most) {
-    add_file(x, named);
-    return;
-  }
-  snprintf(text, sizeof text,
-           "do not make it as a whole: keep mostly zeros sparse (no .toarray(), .todense() or "
-           ".to_numpy()), or work on parts of the rows, written to a file (np.memmap)");
-  r.cost = "a change of the program";
-  add(x, &r, MESSAGE_UNKNOWN);
-}
-
-#define CHUNK_BYTES (UINT64_C(1) << 30) /* of distances at a time */
-
-/* Returns of how many rows the array has a number for every pair: "(4999950000,)" of pdist,
- * "(100000, 100000)" of a square table. 0: of none. */
-static uint64_t paired_rows(const message *m) {
-  const char *open = strchr(m->what, '(');
-  unsigned long long first = 0, second = 0;
-  int count = open != NULL ? sscanf(open, "(%19llu, %19llu)", &first, &second) : 0;
-  if (count == 2) return first == second ? first : 0;
-  if (count != 1 || first < 3 || first > UINT64_C(1) << 60) return 0;
-  uint64_t low = 1, high = UINT64_C(1) << 31; /* n (n - 1) / 2 = first */
-  while (low < high) {
-    uint64_t middle = (low + high) / 2;
-    if (middle * (middle - 1) / 2 < first)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low * (low - 1) / 2 == first ? low : 0;
-}
-
-/* Returns whether the user's own line makes a table of distances or similarities of all pairs. */
-static bool calls_pairs(const context *c) {
-  static const char *const calls[] = {"pdist(",
-                                      "cdist(",
-                                      "squareform(",
-                                      "pairwise_distances(",
-                                      "cosine_similarity(",
-                                      "euclidean_distances(",
-                                      "cosine_distances(",
-                                      "manhattan_distances(",
-                                      "rbf_kernel("};
-  scan_text code = {c->code, c->code + strlen(c->code)};
-  return scan_has_any(code, calls, sizeof calls / sizeof *calls);
-}
-
-/* Returns whether the array has 64 bits whatever the type of the input is. */
-static bool is_always_double(const context *c) {
-  scan_text code = {c->code, c->code + strlen(c->code)};
-  return (c->traits & TRAIT_PDIST) != 0 || scan_has(code, "cdist(") ||
-         scan_has(code, "squareform(");
-}
-
-/* Suggests to make the table in blocks of rows, or not at all. */
-static void add_blocks(explanation *x, unsigned long long n) {
-  const context *c = &x->evidence.message.context;
-  char text[400];
-  unsigned long long part = CHUNK_BYTES / (8 * n);
-  recipe r = {.change = text, .cost = "a loop over the blocks"};
-  scan_text code = {c->code, c->code + strlen(c->code)};
-  if (part == 0) part = 1;
-  snprintf(text, sizeof text,
-           "1 GiB of it at a time, %llu of the %llu rows: for d in "
-           "sklearn.metrics.pairwise_distances_chunked(X%s, working_memory=1024): use(d), and keep "
-           "only what is needed (the nearest ten: d.argpartition(10)[:, :10])",
-           part, n, scan_has(code, "cosine") ? ", metric=\"cosine\"" : "");
-  add(x, &r, MESSAGE_UNKNOWN);
-  snprintf(text, sizeof text,
-           "only the neighbours: sklearn.neighbors.NearestNeighbors(n_neighbors=10).fit(X)"
-           ".kneighbors(X) keeps 10 for each row: %s",
-           cause_size(n * 10 * 16));
-  r.cost = "no distances between rows that are far apart";
-  add(x, &r, MESSAGE_UNKNOWN);
-  if (!scan_has(code, "cosine_similarity(")) return;
-  snprintf(text, sizeof text,
-           "if the rows are sparse (TF-IDF): cosine_similarity(x[i:i + %llu], x, "
-           "dense_output=False) for each block, which stays sparse",
-           part);
-  r.cost = "a loop over the blocks";
-  add(x, &r, MESSAGE_UNKNOWN);
-}
-
-/* Suggests what to do about a number for every pair of rows. Returns whether it did. */
-static bool add_pairs(explanation *x) {
-  const message *m = &x->evidence.message;
-  const context *c = &m->context;
-  bool calls = calls_pairs(c), scipy = (c->traits & TRAIT_PDIST) != 0;
-  unsigned long long n = m->host == HOST_NUMPY && (calls || scipy) ? paired_rows(m) : 0;
-  char text[320];
-  recipe r = {.change = text, .cost = "less exact"};
-  if (n < 2 || !diagnosis_known(m->asked_bytes)) return false;
-  if (calls) add_blocks(x, n);
-  if (calls && !scipy) return true;
-  snprintf(text, sizeof text, "fewer rows: half of the %llu rows (X[::2]) need a quarter, %s", n,
-           cause_size(m->asked_bytes / 4));
-  add(x, &r, MESSAGE_UNKNOWN);
-  if (calls) return true;
-  snprintf(text, sizeof text,
-           "a method without such a table: AgglomerativeClustering(linkage=\"ward\", "
-           "connectivity=sklearn.neighbors.kneighbors_graph(X, 10)), MiniBatchKMeans or HDBSCAN");
-  r.cost = "other clusters";
-  add(x, &r, MESSAGE_UNKNOWN);
-  return true;
-}
-
-/* Protects a service of the system from systemd-oomd, or gives a program a unit of its own. */
-static void add_unit(explanation *x) {
-  const message *m = &x->evidence.message;
-  char text[320];
-  recipe r = {.change = text, .cost = "something else is killed"};
-  if ((m->details & MESSAGE_OOMD) == 0) return;
-  if (is_service(m)) {
-    snprintf(text, sizeof text,
-             "spare the service: sudo systemctl edit %.60s, with [Service] and "
-             "ManagedOOMPreference=avoid below it; then sudo systemctl restart %.60s",
-             m->what, m->what);
-  } else {
-    snprintf(text, sizeof text,
-             "start it in a unit of its own with a limit, so that no other program is killed with "
-             "it: systemd-run --user --scope -p MemoryMax=12G %s",
-             diagnosis_python(m) ? "python train.py" : "COMMAND");
-    r.cost = "it ends at that limit";
-  }
-  add(x, &r, MESSAGE_UNKNOWN);
-}
-
-/* A very large array is often a wrong bound, index or unit. */
-static void add_shape(explanation *x) {
-  const message *m = &x->evidence.message;
-  const char *open = strchr(m->what, '('), *close = open != NULL ? strchr(open, ')') : NULL;
-  char text[240];
-  recipe r = {.change = text, .cost = "none"};
-  if (m->host != HOST_NUMPY || close == NULL || close - open > 80 ||
-      !diagnosis_known(m->asked_bytes) || m->asked_bytes < SHAPE_LEAST ||
-      diagnosis_absurd(&x->evidence.n))
-    return;
-  snprintf(
-      text, sizeof text,
-      "check the shape %.*s: print what it is computed from; a wrong bound, index or unit often "
-      "multiplies",
-      (int)(close + 1 - open), open);
-  add(x, &r, MESSAGE_UNKNOWN);
-}
-
-/* Suggests another way to do what the user's own line calls. */
-static void add_way(explanation *x) {
-  const message *m = &x->evidence.message;
-  const host_way *way = host_way_of(m->context.code);
-  bool request = m->host == HOST_NUMPY || m->host == HOST_TORCH || m->host == HOST_PYTHON;
-  if (way == NULL || !request) return;
-  recipe r = {.change = way->change, .cost = way->cost};
-  add(x, &r, MESSAGE_UNKNOWN);
-}
-
-/* Writes the line that keeps a graph, without the graph: "losses.append(loss.item())". Returns
- * false if the line is not whole. */
-static bool write_kept(char out[200], const context *c) {
-  const char *code = c->kept_code, *drop = c->kept == KEPT_RESULT ? ".detach().cpu()" : ".item()";
-  size_t length = strlen(code), at = length - 1;
-  const char *plus = strstr(code, " += ");
-  if (length == 0 || length + 1 >= sizeof c->kept_code) return false;
-  if (c->kept == KEPT_SUM) {
-    const char *loss = plus != NULL ? plus + 4 : strstr(code, " + ");
-    if (loss == NULL) return false;
-    if (plus == NULL) loss += 3;
-    loss += strspn(loss, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.");
-    at = *loss == '(' ? length : (size_t)(loss - code);
-  } else if (code[at] != ')' && code[at] != ']')
-    return false;
-  snprintf(out, 200, "%.*s%s%s", (int)at, code, drop, code + at);
-  return true;
-}
-
-/* Names the line that keeps a graph, and what it must keep instead. */
-static void add_kept(explanation *x) {
-  const context *c = &x->evidence.message.context;
-  char text[560], line[200] = "";
-  bool result = c->kept == KEPT_RESULT, whole = write_kept(line, c);
-  if (!whole) snprintf(line, sizeof line, "%s", result ? "out.detach().cpu()" : "loss.item()");
-  if (result && !context_any(c, CONTEXT_BIT(BACKWARD)))
-    snprintf(text, sizeof text, "build no graph: with torch.no_grad(): around the loop%s%s; and %s",
-             c->kept_line[0] != '\0' ? " of " : "", c->kept_line, line);
-  else
-    snprintf(text, sizeof text, "keep %s without its graph%s%s: %s",
-             result ? "the result" : "the loss", c->kept_line[0] != '\0' ? ", at " : "",
-             c->kept_line, line);
-  recipe r = {.change = text, .cost = result ? "none, if no backward pass uses them" : "none"};
-  add(x, &r, MESSAGE_UNKNOWN);
-}
-
-/* Returns the name of the batch size in the settings of the trainer that owns the loop. */
-static const char *batch_name(const context *c, bool owned) {
-  if (!owned) return "batch_size";
-  if ((c->traits & TRAIT_AXOLOTL) != 0) return "micro_batch_size";
-  if (context_any(c, CONTEXT_BIT(TRAINER))) return "per_device_train_batch_size";
-  return (c->traits & TRAIT_FASTAI) != 0 ? "bs" : "batch_size";
-}
-
-/* Returns the words for the trainer's own way to accumulate gradients; "" if it has none. */
-static const char *accumulation(const context *c) {
-  if ((c->traits & TRAIT_AXOLOTL) != 0 || context_any(c, CONTEXT_BIT(TRAINER)))
-    return "; gradient_accumulation_steps=2 keeps the training step";
-  if (context_any(c, CONTEXT_BIT(LIGHTNING)))
-    return "; Trainer(accumulate_grad_batches=2) keeps the training step";
-  return (c->traits & TRAIT_FASTAI) != 0 ? "; the callback GradientAccumulation keeps the step"
-                                         : "";
-}
-
-/* Suggests half of the batch that the text or a shape names. Returns whether it did. */
-static bool add_batch(explanation *x, uint64_t derived) {
-  const message *m = &x->evidence.message;
-  char text[320];
-  recipe r = {.change = text, .cost = "more, smaller steps"};
-  bool shape = m->kind == MESSAGE_TENSORFLOW && m->rank > 2 && m->first_dim > 1;
-  uint32_t batch = m->context.batch > 1 ? m->context.batch : shape ? m->first_dim : 0;
-  uint32_t failed = m->failed_batch > 0 ? m->failed_batch : batch;
-  char also[48] = "";
-  if (failed < 2 || (derived & (DERIVED_ROOM | DERIVED_ABSURD | DERIVED_INIT)) != 0 ||
-      m->kind == MESSAGE_LLAMA || m->kind == MESSAGE_VLLM || m->kind == MESSAGE_SGLANG)
-    return false;
-  bool owned = (derived & DERIVED_OWNED) != 0;
-  bool accumulates = m->kind == MESSAGE_TORCH && (derived & DERIVED_TRAINS) != 0 && !owned;
-  const char *name = m->kind == MESSAGE_JULIA ? "batchsize" : batch_name(&m->context, owned);
-  if (failed < batch) snprintf(also, sizeof also, " (%u failed too)", failed);
-  if (m->passed_batch > 0) {
-    snprintf(text, sizeof text,
-             "start with the batch that went through in the end: %s=%u instead of %u%s", name,
-             m->passed_batch, batch, also);
-    r.cost = "none";
-    add(x, &r, MESSAGE_UNKNOWN);
-    return true;
-  }
-  snprintf(text, sizeof text,
-           "a smaller batch: %s=%u instead of %u%s%s, and half again until it fits%s", name,
-           failed / 2, batch, also, m->context.batch > 1 ? "" : " (the first number of that shape)",
-           accumulates ? "; for the same training step every second time: (loss / 2).backward(); "
-                         "if i % 2: optimizer.step(); optimizer.zero_grad()"
-           : owned     ? accumulation(&m->context)
-                       : "");
-  add(x, &r, MESSAGE_UNKNOWN);
-  return true;
 }
 
 /* Returns whether a fix that begins with the same words is there already. */
@@ -767,7 +242,7 @@ static bool is_given(const explanation *x, const recipe *r) {
 
 static void add_from(explanation *x, const recipe_table *t, cause_id id, uint64_t derived,
                      uint32_t most) {
-  uint64_t bytes = x->fixes.count == 0 ? saving(x, id) : MESSAGE_UNKNOWN;
+  uint64_t bytes = x->fixes.count == 0 ? diagnosis_saving(x, id) : MESSAGE_UNKNOWN;
   /* Settings of a program do not change what the allocator or another library does. */
   bool around = id == CAUSE_FRAGMENTATION || id == CAUSE_OUTSIDE_FRAMEWORK;
   uint64_t own = around ? 0 : diagnosis_own(&x->evidence.message);
@@ -776,7 +251,7 @@ static void add_from(explanation *x, const recipe_table *t, cause_id id, uint64_
     if (own != 0 && (t->rows[i].with & own) == 0) continue;
     if (!applies(&t->rows[i], &x->evidence.message, id, derived)) continue;
     if (is_given(x, &t->rows[i])) continue;
-    add(x, &t->rows[i], bytes);
+    diagnosis_add(x, &t->rows[i], bytes);
     bytes = MESSAGE_UNKNOWN;
   }
 }
@@ -792,31 +267,13 @@ void diagnosis_fixes(explanation *x) {
   const message *m = &x->evidence.message;
   uint64_t derived = derive(x);
   const findings *f = &x->findings;
-  if (m->kind == MESSAGE_VLLM) add_numbers(x);
-  if (m->share > 0) add_less_share(x);
-  if (m->share > 0) add_share(x);
-  if (m->kind == MESSAGE_TGI) add_tokens(x);
-  if (m->kind == MESSAGE_LLAMA) add_step(x);
-  if (m->kind == MESSAGE_HOST) {
-    diagnosis_limit_fixes(x);
-    add_request(x);
-    add_pinned(x);
-    if (diagnosis_killed_program(x)) derived |= DERIVED_NAMED;
-    if (!is_service(m)) add_unit(x);
-    bool pairs = add_pairs(x);
-    if (!pairs) add_way(x);
-    bool larger = diagnosis_known(m->asked_bytes) && diagnosis_known(m->host_bytes) &&
-                  m->asked_bytes > m->host_bytes && (m->details & MESSAGE_BEYOND) == 0;
-    if ((f->list[0].id != CAUSE_HOST_LIMIT || larger) && !is_always_double(&m->context))
-      add_type(x);
-    if (!pairs) add_shape(x);
-  } else if (message_is_device(m->kind)) {
-    add_pool_limit(x);
-    add_processes(x, f->list[0].id);
-  }
+  diagnosis_server_fixes(x);
+  if (m->kind == MESSAGE_HOST && diagnosis_host_fixes(x)) derived |= DERIVED_NAMED;
+  if (message_is_device(m->kind)) diagnosis_device_fixes(x);
   bool graph = f->list[0].id == CAUSE_GRAPH_KEPT || f->list[0].id == CAUSE_NO_GRAD_MISSING;
-  if (graph && m->context.kept != KEPT_NONE) add_kept(x);
-  if (f->list[0].id == CAUSE_BATCH_TOO_BIG && diagnosis_own(m) == 0 && add_batch(x, derived))
+  if (graph && m->context.kept != KEPT_NONE) diagnosis_kept_fix(x);
+  if (f->list[0].id == CAUSE_BATCH_TOO_BIG && diagnosis_own(m) == 0 &&
+      diagnosis_batch_fix(x, derived))
     derived |= DERIVED_BATCH;
   bool second = f->count > 1 && f->list[1].confidence >= 0.4 && f->list[1].id != f->list[0].id;
   /* One place for what the platform adds to a program's own settings. */
@@ -825,9 +282,9 @@ void diagnosis_fixes(explanation *x) {
     add_all(x, f->list[0].id, derived, FIXES_SHOWN - 1);
     add_from(x, &recipes_platform, f->list[0].id, derived, FIXES_SHOWN);
   }
-  if (is_service(m)) {
+  if (diagnosis_is_service(m)) {
     add_all(x, f->list[0].id, derived, FIXES_SHOWN - 2);
-    add_unit(x);
+    diagnosis_unit_fix(x);
   }
   /* After the first change: it costs nothing, and may not be enough. */
   if ((derived & DERIVED_TOGETHER) != 0 && f->list[0].id != CAUSE_FRAGMENTATION) {
@@ -836,7 +293,7 @@ void diagnosis_fixes(explanation *x) {
         .change = "let PyTorch join what is free with what it has cached, which together are more "
                   "than the request: export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
         .cost = "page calls while it grows"};
-    add(x, &together, MESSAGE_UNKNOWN);
+    diagnosis_add(x, &together, MESSAGE_UNKNOWN);
   }
   add_all(x, f->list[0].id, derived, second ? FIXES_SHOWN - 1 : FIXES_SHOWN);
   if (second) add_all(x, f->list[1].id, derived, FIXES_SHOWN);

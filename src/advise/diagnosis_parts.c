@@ -19,6 +19,7 @@ cause *diagnosis_cause(explanation *x, cause_id id, double confidence) {
 }
 
 void diagnosis_add_fix(explanation *x, const char *change, const char *cost) {
+  if (x->fixes.count == FIXES_MAX) return;
   fix *f = &x->fixes.list[x->fixes.count++];
   *f = (fix){.saves_bytes = MESSAGE_UNKNOWN};
   snprintf(f->change, sizeof f->change, "%s", change);

@@ -3,11 +3,14 @@
  *   diagnosis_device.c   causes in device memory: what the numbers prove, then what the phase hints
  *   diagnosis_host.c     causes in host memory
  *   diagnosis_limit.c    fixes that raise a limit on host memory, in the words of what set it
+ *   diagnosis_numbers.c  fixes for device memory, made of the text's own numbers and lines
+ *   diagnosis_array.c    fixes for host memory, made of them
  *   diagnosis_fix.c      fixes by cause, library, version, platform and phase (recipes.h) */
 #ifndef ADVISE_DIAGNOSIS_PARTS_H
 #define ADVISE_DIAGNOSIS_PARTS_H
 
 #include "advise/explanation.h"
+#include "advise/recipes.h"
 
 /* Adds a cause; the caller writes its sentence. */
 cause *diagnosis_cause(explanation *x, cause_id id, double confidence);
@@ -33,6 +36,27 @@ void diagnosis_fixes(explanation *x);
 
 /* Adds one fix that the tables do not have. */
 void diagnosis_add_fix(explanation *x, const char *change, const char *cost);
+/* Adds a fix in the words of a recipe, with the user's own command in it. Nothing is added to
+ * FIXES_MAX fixes. */
+void diagnosis_add(explanation *x, const recipe *r, uint64_t bytes);
+/* Returns what the first fix for a cause saves. */
+uint64_t diagnosis_saving(const explanation *x, cause_id id);
+/* Adds fixes with numbers that a server's text gives. */
+void diagnosis_server_fixes(explanation *x);
+/* Adds fixes with the limit of a pool, and the processes that hold the device. */
+void diagnosis_device_fixes(explanation *x);
+/* Names the line that keeps a graph, and what it must keep instead. */
+void diagnosis_kept_fix(explanation *x);
+/* Adds half of the batch that the text or a shape names. Returns whether it did. `derived`: flags
+ * of recipes.h. */
+bool diagnosis_batch_fix(explanation *x, uint64_t derived);
+/* Adds fixes for arrays, pinned memory, containers and units. Returns whether they are those of a
+ * killed program that the kernel's log names. */
+bool diagnosis_host_fixes(explanation *x);
+/* Protects a service of the system from systemd-oomd, or gives a program a unit of its own. */
+void diagnosis_unit_fix(explanation *x);
+/* Returns whether systemd-oomd killed a service of the system, not a terminal or a session. */
+bool diagnosis_is_service(const message *m);
 /* Adds fixes that raise the limit of a job or a container, and show what it used. */
 void diagnosis_limit_fixes(explanation *x);
 /* Adds the settings of the killed program that the kernel's log names. Returns whether it did. */
