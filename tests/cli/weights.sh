@@ -166,6 +166,7 @@ check parts_tied_layers_and_quantized_inputs env PYTHONPATH=. PYTHONDONTWRITEBYT
 check reasons_and_causes_are_named env PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 python3 "$source_dir/tests/cli/weights_words.py" "$stowage"
 check readers_load_quantized_models env PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 python3 "$source_dir/tests/cli/weights_readers.py" "$stowage"
 check adapters_of_other_names_and_kinds env PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 python3 "$source_dir/tests/cli/weights_adapters.py" "$stowage"
+check adapters_of_names_after_loading env PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 python3 "$source_dir/tests/cli/weights_loaded.py" "$stowage"
 check tied_output_layers_are_ignored bash -c "$stowage shrink in -o tied --quantize int8 && python3 - << 'END'
 import json
 ignored = json.load(open('tied/config.json'))['quantization_config']['ignore']

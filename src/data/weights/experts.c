@@ -16,6 +16,7 @@
 
 #include "base/list.h"
 #include "data/weights/layers.h"
+#include "data/weights/lookup.h"
 
 #define NAME_MAX_BYTES 1024
 #define PARTS_MAX      2
@@ -64,6 +65,14 @@ static bool find_exact(const weights_result *r, const char *name, size_t *from) 
   return false;
 }
 
+/* Finds the only tensor with this name that is stored as a whole. */
+static bool find_whole(const weights_result *r, const char *name, size_t *item) {
+  base_place at;
+  if (lookup_find(r, name, &at) != 1 || at.parts != 1) return false;
+  *item = at.item;
+  return true;
+}
+
 /* Adds the parts of one expert; false if the base does not have all of them in the same shapes. */
 static bool add_expert(const weights_result *r, stack *s, const char *prefix,
                        const char *const *parts, size_t *capacity, stow_status *status) {
@@ -95,7 +104,7 @@ static stow_status find_parts(const weights_result *r, const char *module, const
   size_t first = 0, capacity = 0;
   stow_status status = STOW_OK;
   if (snprintf(name, sizeof name, "%s.0.%s.weight", module, parts[0]) >= (int)sizeof name ||
-      layers_find(r, name, &first) != 1)
+      !find_whole(r, name, &first))
     return STOW_OK;
   const char *real = r->in.list[first].facts->name;
   size_t length = strlen(real), cut = strlen(parts[0]) + strlen(".0..weight");
@@ -130,7 +139,7 @@ static stow_status find_split(const weights_result *r, const char *name, stack *
 
 static stow_status find_stack(const weights_result *r, const char *name, stack *s) {
   *s = (stack){0};
-  if (layers_find(r, name, &s->item) != 1) return find_split(r, name, s);
+  if (!find_whole(r, name, &s->item)) return find_split(r, name, s);
   const tensor *w = r->in.list[s->item].facts;
   if (w->dims != 2 && w->dims != 3) return STOW_OK;
   s->found = true;
@@ -300,7 +309,7 @@ static stow_status add_nest(layer_list *l, weights_result *r, const adapter *a, 
 static stow_status without_parameters(const weights_result *r, const adapter *a,
                                       adapter_module *m) {
   if (plain_length(m->name) != strlen(m->name) || (double)m->a->facts->shape[0] != m->rank)
-    return layers_not_found(r, a, m->parameters[0].name, 0);
+    return lookup_not_found(r, a, m->parameters[0].name, 0);
   while (m->parameter_count > 0) free(m->parameters[--m->parameter_count].name);
   return STOW_OK;
 }

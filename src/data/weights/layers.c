@@ -4,97 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
 #include "base/list.h"
-#include "data/weights/renames.h"
 #include "numbers/cast.h"
 
 static stow_status no_memory(void) {
   return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for an adapter");
-}
-
-/* ---- names ---- */
-
-static bool ends_with_part(const char *text, const char *end) {
-  size_t a = strlen(text), b = strlen(end);
-  return a > b && text[a - b - 1] == '.' && strcmp(text + a - b, end) == 0;
-}
-
-#define SEVERAL UINT64_MAX
-
-stow_status layers_list_names(weights_result *r) {
-  for (size_t i = 0; i < r->item_count; i++) {
-    renames others;
-    renames_of(&others, r->in.list[i].facts->name);
-    for (size_t k = 0; k < others.count; k++) {
-      uint64_t hash = hash_bytes(others.list[k], strlen(others.list[k]), 0);
-      const uint64_t *known = map_get(&r->later_names, hash);
-      STOW_TRY(map_put(&r->later_names, hash, known == NULL || *known == i ? i : SEVERAL));
-    }
-  }
-  return STOW_OK;
-}
-
-/* Finds a tensor by the name that transformers 5 gives it, if only one has this name. */
-static bool find_later(const weights_result *r, const char *name, size_t *item) {
-  const uint64_t *known = map_get(&r->later_names, hash_bytes(name, strlen(name), 0));
-  if (known == NULL || *known == SEVERAL) return false;
-  renames others;
-  renames_of(&others, r->in.list[*known].facts->name);
-  for (size_t k = 0; k < others.count; k++)
-    if (strcmp(others.list[k], name) == 0) return *item = (size_t)*known, true;
-  return false;
-}
-
-bool layers_renamed(const weights_result *r, const char *name, size_t item) {
-  const char *other = r->in.list[item].facts->name;
-  return strcmp(name, other) != 0 && !ends_with_part(name, other) && !ends_with_part(other, name);
-}
-
-size_t layers_find(const weights_result *r, const char *name, size_t *item) {
-  size_t found = 0;
-  for (size_t i = 0; i < r->item_count; i++)
-    if (strcmp(r->in.list[i].facts->name, name) == 0) return *item = i, 1;
-  for (size_t i = 0; i < r->item_count; i++) {
-    const char *other = r->in.list[i].facts->name;
-    if (!ends_with_part(other, name) && !ends_with_part(name, other)) continue;
-    *item = i;
-    found++;
-  }
-  return found == 0 && find_later(r, name, item) ? 1 : found;
-}
-
-stow_status layers_not_found(const weights_result *r, const adapter *a, const char *name,
-                             size_t found) {
-  static const char *const quantized[] = {"_scale", "_scales", "_blocks", "_packed"};
-  size_t length = strlen(name);
-  if (found == 0 && packed_has_layer(&r->packed, name))
-    return stow_fail(STOW_ERR_UNSUPPORTED,
-                     "the base is quantized (%s) and has no plain %.200s: merge into the original "
-                     "model and quantize the result",
-                     packed_method(&r->packed), name);
-  for (size_t i = 0; i < r->item_count && found == 0; i++) {
-    const char *other = r->in.list[i].facts->name;
-    if (strncmp(other, name, length) != 0) continue;
-    for (size_t k = 0; k < sizeof quantized / sizeof quantized[0]; k++)
-      if (strcmp(other + length, quantized[k]) == 0)
-        return stow_fail(STOW_ERR_UNSUPPORTED,
-                         "the base is quantized (it has %.200s): merge into the original model and "
-                         "quantize the result",
-                         other);
-  }
-  const char *path = a->weights.folder != NULL ? a->weights.folder : "the adapter";
-  if (found > 0)
-    return stow_fail(STOW_ERR_INVALID,
-                     "%s: its tensor %.200s fits several of the base; is this the model that the "
-                     "adapter was trained for?",
-                     path, name);
-  return stow_fail(STOW_ERR_INVALID,
-                   "%s: its tensor %.200s is not in the base; is this the model that the adapter "
-                   "was trained for? If it is, transformers renames its modules while it loads "
-                   "them, in a way that is not known here: use PEFT's merge_and_unload. (A layer "
-                   "tied to the embedding has no tensor of its own)",
-                   path, name);
 }
 
 stow_status layers_add(layer_list *l, weights_result *r, const layer *added, uint64_t row) {

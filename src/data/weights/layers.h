@@ -25,7 +25,8 @@ typedef struct layer {
   uint32_t file_base; /* what to add to the file numbers of the adapter */
   bool transposed;    /* the base is in x out, or an embedding: A and B change places */
   double scale;
-  size_t rank; /* of one expert */
+  size_t rank;           /* of one expert */
+  size_t row, row_count; /* of the item, if transformers splits it while loading; 0: all of them */
 
   /* The item is a stack of `block_count` matrices of block_rows rows, each with its own part of A
    * and B: those of the experts from `expert` on. The rows of a block begin at first_row of the
@@ -63,17 +64,6 @@ uint64_t layer_bytes(const layer *l);
 /* Reads rows of an item as float64; `bytes` has space for their stored form. */
 stow_status layers_read_rows(weights_job *j, const weights_item *item, size_t row, size_t rows,
                              uint8_t *bytes, double *values);
-
-/* Lists the names that transformers 5 gives to the tensors of the base, for layers_find. */
-stow_status layers_list_names(weights_result *r);
-/* Returns whether layers_find found the item only under such a name. */
-bool layers_renamed(const weights_result *r, const char *name, size_t item);
-/* Finds the tensor of the base with this name, which may have been saved with more or fewer words
- * in front, or have been renamed by transformers 5. Returns how many fit; *item is one of them. */
-size_t layers_find(const weights_result *r, const char *name, size_t *item);
-/* The error of a tensor that was not found, or found `found` times. */
-stow_status layers_not_found(const weights_result *r, const adapter *a, const char *name,
-                             size_t found);
 
 /* experts.c: Adds the layers of an adapter's modules that change parameters (target_parameters).
  * Afterwards a module with parameters has been added; the others are ordinary layers. */

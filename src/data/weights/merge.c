@@ -14,6 +14,7 @@
 #include "base/list.h"
 #include "base/text.h"
 #include "data/weights/layers.h"
+#include "data/weights/lookup.h"
 #include "data/weights/replicas.h"
 #include "data/weights/text.h"
 #include "numbers/cast.h"
@@ -33,10 +34,38 @@ typedef struct merging {
 
 /* ---- which tensors ---- */
 
+static stow_status find_place(weights_result *r, const adapter *a, const char *name,
+                              base_place *at) {
+  size_t found = lookup_find(r, name, at);
+  if (found == 1 && lookup_renamed(r, name, at->item)) r->renamed++;
+  return found == 1 ? STOW_OK : lookup_not_found(r, a, name, found);
+}
+
+/* Finds a tensor that must not be a part of another one. */
 static stow_status find_item(weights_result *r, const adapter *a, const char *name, size_t *item) {
-  size_t found = layers_find(r, name, item);
-  if (found == 1 && layers_renamed(r, name, *item)) r->renamed++;
-  return found == 1 ? STOW_OK : layers_not_found(r, a, name, found);
+  base_place at;
+  STOW_TRY(find_place(r, a, name, &at));
+  *item = at.item;
+  if (at.parts == 1) return STOW_OK;
+  return stow_fail(STOW_ERR_UNSUPPORTED,
+                   "tensor %.200s of the adapter is part %zu of %zu of %.200s in the base: only "
+                   "LoRA of such a part is merged here; use PEFT's merge_and_unload",
+                   name, at.part + 1, at.parts, r->in.list[at.item].facts->name);
+}
+
+/* Sets the rows of the layer. With several parts, each must have as many as the others. */
+static stow_status find_rows(const weights_result *r, layer *l, const base_place *at) {
+  const tensor *w = r->items[at->item].from.facts;
+  l->item = at->item;
+  if (at->parts == 1) return STOW_OK;
+  if (w->dims != 2 || w->shape[0] % at->parts != 0 || l->module->embedding)
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "tensor %.200s of the base is not %zu matrices of the same shape, one below "
+                     "the other; use PEFT's merge_and_unload",
+                     w->name, at->parts);
+  l->row_count = (size_t)(w->shape[0] / at->parts);
+  l->row = at->part * l->row_count;
+  return STOW_OK;
 }
 
 static uint64_t product(const tensor *t, uint32_t from) {
@@ -49,6 +78,7 @@ static stow_status check_shapes(const weights_result *r, const layer *l) {
   const tensor *w = r->items[l->item].from.facts, *a = l->module->a->facts,
                *b = l->module->b->facts;
   uint64_t rows = w->dims > 0 ? w->shape[0] : 1, columns = product(w, 1);
+  if (l->row_count > 0) rows = l->row_count;
   uint64_t out = product(b, 0) / b->shape[1], in = product(a, 1);
   bool fits = l->transposed ? rows == in && columns == out : rows == out && columns == in;
   if (l->module->magnitude != NULL && product(l->module->magnitude->facts, 0) != out) fits = false;
@@ -71,7 +101,7 @@ static stow_status find_transposed(const weights_result *r, layer *l) {
   const tensor *w = r->items[l->item].from.facts;
   uint64_t in = product(l->module->a->facts, 1);
   l->transposed = l->module->embedding;
-  if (l->module->embedding || w->dims != 2) return STOW_OK;
+  if (l->module->embedding || w->dims != 2 || l->row_count > 0) return STOW_OK;
   transposed_kind kind = transposed_of(&r->transposed, w->name);
   l->transposed = w->shape[0] != w->shape[1] ? w->shape[0] == in : kind == TRANSPOSED_YES;
   bool open = kind == TRANSPOSED_MIXED || (kind == TRANSPOSED_UNKNOWN && l->of->fan_in_fan_out);
@@ -112,8 +142,8 @@ static stow_status add_start(weights_result *r, layer_list *l, layer added) {
   const tensor *w = r->items[added.item].from.facts;
   bool pissa = added.of->start == START_PISSA;
   const char *name = pissa ? "pissa" : "olora";
-  if ((added.transposed && !pissa) || w->dims != 2 || added.rank > w->shape[0] ||
-      added.rank > w->shape[1] || added.scale == 0)
+  if ((added.transposed && !pissa) || w->dims != 2 || added.row_count > 0 ||
+      added.rank > w->shape[0] || added.rank > w->shape[1] || added.scale == 0)
     return stow_fail(STOW_ERR_UNSUPPORTED,
                      "tensor %.200s: what init_lora_weights=%s did to this layer cannot be "
                      "repeated here; save the adapter with PEFT's "
@@ -128,6 +158,19 @@ static stow_status add_start(weights_result *r, layer_list *l, layer added) {
   added.scale = pissa ? -1 : -added.scale;
   added.transposed = false; /* its matrices are made for the tensor as it is stored */
   return layers_add(l, r, &added, product(w, 1));
+}
+
+/* Refuses two modules of one adapter that would change the same rows: one of them was found under a
+ * wrong name. */
+static stow_status check_once(const weights_result *r, const layer_list *list, const layer *l) {
+  for (const layer *o = layers_of(list, l->item); o != NULL; o = layers_next(list, o))
+    if (o->of == l->of && o->kind == l->kind && o->row == l->row)
+      return stow_fail(
+          STOW_ERR_INVALID,
+          "the adapter's modules %.200s and %.200s both fit tensor %.200s of the base; "
+          "is this the model that the adapter was trained for?",
+          o->module->name, l->module->name, r->in.list[l->item].facts->name);
+  return STOW_OK;
 }
 
 /* Adds what a module does to its weight or, with LAYER_BIAS, to its bias. */
@@ -145,9 +188,13 @@ static stow_status add_layer(weights_result *r, layer_list *list, const adapter 
              .rank = 1,
              .block_count = 1,
              .block_rows = SIZE_MAX};
-  stow_status status = find_item(r, a, name, &l.item);
+  base_place at = {0, 0, 1};
+  stow_status status =
+      kind == LAYER_LORA ? find_place(r, a, name, &at) : find_item(r, a, name, &at.item);
   free(name);
   STOW_TRY(status);
+  STOW_TRY(find_rows(r, &l, &at));
+  STOW_TRY(check_once(r, list, &l));
   const tensor *w = r->items[l.item].from.facts;
   if (kind == LAYER_BIAS) {
     STOW_TRY(check_bias(r, &l));
@@ -170,8 +217,9 @@ static stow_status add_layer(weights_result *r, layer_list *list, const adapter 
 static stow_status replace(weights_result *r, merging *m, const adapter *a, uint32_t file_base,
                            const adapter_module *module) {
   size_t i = 0;
+  base_place at;
   stow_status status = find_item(r, a, module->name, &i);
-  if (status == STOW_ERR_INVALID && layers_find(r, module->name, &i) == 0)
+  if (status == STOW_ERR_INVALID && lookup_find(r, module->name, &at) == 0)
     return stow_fail(STOW_ERR_INVALID,
                      "%s: its tensor %.200s (modules_to_save) is not in the base: if it is a head "
                      "that was added for the training, as for classification, save the base with "
@@ -252,7 +300,7 @@ static stow_status scale_rows(double *values, size_t row, size_t rows, size_t co
   for (size_t i = 0; i < rows; i++) {
     double sum = 0, *at = values + i * columns;
     for (size_t k = 0; k < columns; k++) sum += at[k] * at[k];
-    if (sum == 0 && !l->allow_zero) return fail_length(name, "row", row + i);
+    if (sum == 0 && !l->allow_zero) return fail_length(name, "row", l->row + row + i);
     double factor = l->magnitude[row + i] / sqrt(sum);
     for (size_t k = 0; k < columns; k++) at[k] *= factor;
   }
@@ -285,9 +333,20 @@ static stow_status round_to(dtype type, double *values, size_t count) {
   return STOW_OK;
 }
 
+/* Of rows of the item, keeps those that are the layer's, and counts them from its first one. */
+static void keep_own(const layer *l, double **sum, size_t *row, size_t *rows, size_t columns) {
+  if (l->row_count == 0) return;
+  size_t first = *row > l->row ? *row : l->row, end = *row + *rows;
+  if (end > l->row + l->row_count) end = l->row + l->row_count;
+  *sum += first < end ? (first - *row) * columns : 0;
+  *rows = first < end ? end - first : 0;
+  *row = first < end ? first - l->row : 0;
+}
+
 /* Adds a layer to whole rows from `row` on, which are of type `type` in the base. */
 static stow_status add_rows(const layer *l, dtype type, double *sum, size_t row, size_t rows,
                             size_t columns) {
+  keep_own(l, &sum, &row, &rows, columns);
   if (l->kind == LAYER_TOKENS) return replace_rows(l, sum, row, rows, columns), STOW_OK;
   for (size_t done = 0; done < rows;) {
     size_t block = (row + done) / l->block_rows, in_block = (row + done) % l->block_rows;
@@ -304,6 +363,7 @@ static stow_status add_rows(const layer *l, dtype type, double *sum, size_t row,
 static stow_status scale(const layer *l, const char *name, double *sum, size_t row, size_t rows,
                          size_t columns) {
   if (l->magnitude == NULL) return STOW_OK;
+  keep_own(l, &sum, &row, &rows, columns);
   if (!l->transposed) return scale_rows(sum, row, rows, columns, l, name);
   scale_columns(sum, rows, columns, l->magnitude);
   return STOW_OK;
@@ -451,7 +511,7 @@ static stow_status plan(merge_result *r, merging *m, const char *base, const cha
                      base);
   STOW_TRY(replicas_add(w, m->adapters, count, out, b->bytes / LISTS_SHARE));
   STOW_TRY(weights_plan(w, o, out));
-  STOW_TRY(layers_list_names(w));
+  STOW_TRY(lookup_open(w));
   for (size_t i = 0; i < count; i++) STOW_TRY(plan_adapter(r, m, &m->adapters[i]));
   w->changed = r->replaced;
   for (size_t i = 0; i < w->item_count; i++) r->merged += layers_of(&m->layers, i) != NULL;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "data/weights/config.h"
+#include "data/weights/lookup.h"
 #include "data/weights/parts.h"
 #include "data/weights/replicas.h"
 
@@ -19,7 +20,7 @@ void weights_free(weights_result *r) {
   free(r->files);
   transposed_free(&r->transposed);
   packed_free(&r->packed);
-  map_free(&r->later_names);
+  lookup_close(&r->lookup);
   replicas_free(&r->replicas);
   model_close(&r->in);
   *r = (weights_result){0};

@@ -24,6 +24,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "data/budget.h"
+#include "data/weights/loaded.h"
 #include "data/weights/packed.h"
 #include "data/weights/transposed.h"
 #include "numbers/quant.h"
@@ -133,11 +134,20 @@ typedef struct weights_replicas {
   bool untied; /* the output layer has a tensor of its own */
 } weights_replicas;
 
+/* The names that transformers gives to the tensors of the base: lookup.h. */
+typedef struct lookup {
+  loaded_kinds kinds;
+  map renames;  /* hash of a name of renames.h to the tensor's place in `items` */
+  map loaded;   /* hash of a name of loaded.h to LOADED_PARTS_MAX * its place + its part */
+  char **names; /* for each item, its names by loaded.h, one after the other; NULL: its own */
+  size_t count;
+} lookup;
+
 typedef struct weights_result {
   model in;
   weights_replicas replicas;
   transposed transposed;
-  map later_names; /* merge: hash of a tensor's name in transformers 5 to its place in `items` */
+  lookup lookup;        /* merge: the names of the tensors after loading */
   packed_layers packed; /* which layers of the input are quantized already */
   size_t home_count; /* files of the model itself; merge adds those of the adapters behind them */
   weights_item *items;
