@@ -77,6 +77,12 @@ static bool find_renamed(const weights_result *r, const char *name, base_place *
   return false;
 }
 
+/* Returns whether another tensor than `item` may have this name in transformers 5. */
+static bool is_renamed_to(const weights_result *r, const char *name, size_t item) {
+  const uint64_t *known = map_get(&r->lookup.renames, hash_bytes(name, strlen(name), 0));
+  return known != NULL && *known != item;
+}
+
 /* ---- all names ---- */
 
 static bool ends_with_part(const char *text, const char *end) {
@@ -148,6 +154,7 @@ size_t lookup_find(const weights_result *r, const char *name, base_place *at) {
     if (loaded && !whole) return *at = other, 1;
     if (found == 0 && strcmp(later.list[0], name) != 0) found = find_stored(r, later.list[0], at);
     if (found == 0) found = find_loaded_end(r, later.list[0], at);
+    if (found == 1 && !whole && is_renamed_to(r, name, at->item)) return 2;
   }
   return found == 0 && find_renamed(r, name, at) ? 1 : found;
 }
