@@ -173,7 +173,29 @@ def rows_that_change_places_are_refused():
     assert "merge_and_unload" in stowage("merge", "rope", "ropea", "-o", "o", code=2)
 
 
+def experts_share_a_matrix():
+    """B has the columns of all experts. Whether it stays in memory between their tensors, and which are left, changes nothing."""
+    experts, out, columns, rank = 200, 1024, 4, 4
+    tensors = {f"l.experts.{e}.down_proj.weight": ([out, columns], [float(e)] * (out * columns)) for e in range(experts)}
+    write("many.safetensors", tensors)
+    os.mkdir("manya")
+    b = [float(at % 7) for at in range(out * rank * experts)]
+    write("manya/adapter_model.safetensors", {
+        "base_model.model.l.experts.lora_A.weight": ([experts * rank, columns], [float(at % 5) for at in range(experts * rank * columns)]),
+        "base_model.model.l.experts.lora_B.weight": ([out, experts * rank], b)})
+    with open("manya/adapter_config.json", "w") as file:
+        json.dump({"peft_type": "LORA", "r": rank, "lora_alpha": rank, "target_parameters": ["down_proj"]}, file)
+    for memory in ("1G", "20M"):  # B takes 3.3 MB, and at most an eighth of the budget is for it
+        stowage("merge", "many.safetensors", "manya", "-o", f"many{memory}.safetensors", "--memory", memory)
+        made = read(f"many{memory}.safetensors")[1]
+        for e in (0, 151, experts - 1):
+            want = [e + sum(b[i * rank * experts + k * experts + e] * float((((e * rank + k) * columns) + c) % 5) for k in range(rank))
+                    for i in range(out) for c in range(columns)]
+            assert made[f"l.experts.{e}.down_proj.weight"][2] == want, (memory, e)
+
+
 for check in (
+    experts_share_a_matrix,
     names_of_each_kind_are_found,
     old_names_fit_a_base_with_new_ones,
     a_kind_is_needed,

@@ -267,16 +267,22 @@ static stow_status add_stack(layer_list *l, weights_result *r, const stack *s, l
     return layers_add(l, r, &added, s->columns);
   }
   added.block_count = 1;
+  added.shared = calloc(1, sizeof *added.shared);
+  if (added.shared == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for experts");
+  added.shared->in_use = &l->shared_bytes;
+  stow_status status = STOW_OK;
   for (size_t e = 0; e < s->experts; e++)
-    for (size_t k = 0; k < s->part_count; k++) {
+    for (size_t k = 0; k < s->part_count && status == STOW_OK; k++) {
       added.item = s->items[e * s->part_count + k];
       added.expert = e;
       added.block_rows = s->part_rows[k];
       added.first_row = k > 0 ? s->part_rows[0] : 0;
-      STOW_TRY(check_type(r, added.item));
-      STOW_TRY(layers_add(l, r, &added, s->columns));
+      status = check_type(r, added.item);
+      if (status == STOW_OK) status = layers_add(l, r, &added, s->columns);
+      added.shared->uses += status == STOW_OK;
     }
-  return STOW_OK;
+  if (added.shared->uses == 0) free(added.shared);
+  return status;
 }
 
 /* Adds the layers of a module's wrappers. `others` is how other experts of the adapter are stored,

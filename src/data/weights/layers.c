@@ -7,6 +7,8 @@
 #include "base/list.h"
 #include "numbers/cast.h"
 
+#define SHARED_SHARE 8 /* share of the budget for matrices that several layers need: 1/8 */
+
 static stow_status no_memory(void) {
   return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for an adapter");
 }
@@ -88,22 +90,50 @@ static stow_status transpose(double **matrix, size_t rows, size_t columns) {
   return STOW_OK;
 }
 
-/* Turns `rows` rows of B into one matrix for each block. B has a column for each rank of each
- * expert, the experts side by side: column k * experts + e. With `by_rank` the matrices are
- * rank x rows, otherwise rows x rank. */
-static stow_status split_b(const layer *l, double **b, size_t rows, bool by_rank) {
-  size_t all = l->rank * l->experts;
-  double *parts = malloc((l->block_count * rows * l->rank + 1) * sizeof *parts);
-  if (parts == NULL) return no_memory();
-  for (size_t e = 0; e < l->block_count; e++)
+/* Reads B of stacked experts, or takes it from a layer before that had the same. *own: the caller
+ * frees it. */
+static stow_status read_b(weights_job *j, const layer *l, uint8_t **bytes, bool *own) {
+  const tensor *facts = l->module->b->facts;
+  size_t length = (size_t)facts->count * dtype_bytes(facts->type);
+  shared_matrix *s = l->shared;
+  *own = false;
+  if (s != NULL && s->bytes != NULL) return *bytes = s->bytes, STOW_OK;
+  *bytes = malloc(length + 1);
+  if (*bytes == NULL) return no_memory();
+  stow_status status = source_read(&j->r->in.files[l->module->b->file + l->file_base].from,
+                                   facts->offset, *bytes, length);
+  *own = status != STOW_OK || s == NULL || *s->in_use + length > j->b->bytes / SHARED_SHARE;
+  if (*own) return status;
+  s->bytes = *bytes;
+  s->length = length;
+  *s->in_use += length;
+  return STOW_OK;
+}
+
+/* Reads `rows` rows of B from `first` on, as one matrix for each block. B has a column for each
+ * rank of each expert, the experts side by side: column k * experts + e. With `by_rank` the
+ * matrices are rank x rows, otherwise rows x rank. */
+static stow_status load_b(weights_job *j, const layer *l, size_t first, size_t rows, bool by_rank,
+                          double **to) {
+  const tensor *facts = l->module->b->facts;
+  size_t width = dtype_bytes(facts->type), columns = l->rank * l->experts;
+  size_t count = l->block_count * rows * l->rank;
+  uint8_t *bytes = NULL, *parts = malloc(count * width + 1);
+  bool own = false;
+  *to = malloc((count + 1) * sizeof **to);
+  stow_status status = parts != NULL && *to != NULL ? read_b(j, l, &bytes, &own) : no_memory();
+  for (size_t e = 0; e < l->block_count && status == STOW_OK; e++)
     for (size_t i = 0; i < rows; i++)
       for (size_t k = 0; k < l->rank; k++) {
-        size_t place = by_rank ? k * rows + i : i * l->rank + k;
-        parts[e * rows * l->rank + place] = (*b)[i * all + k * l->experts + l->expert + e];
+        size_t place = e * rows * l->rank + (by_rank ? k * rows + i : i * l->rank + k);
+        size_t from = (first + i) * columns + k * l->experts + l->expert + e;
+        memcpy(parts + place * width, bytes + from * width, width);
       }
-  free(*b);
-  *b = parts;
-  return STOW_OK;
+  if (status == STOW_OK) status = cast_values(*to, DTYPE_F64, parts, facts->type, count);
+  if (status == STOW_OK) status = check_finite(j, facts, *to, count);
+  if (own) free(bytes);
+  free(parts);
+  return status;
 }
 
 /* Turns A, which has the ranks of one expert after the other, into one matrix for each block, with
@@ -123,17 +153,15 @@ static stow_status split_a(const layer *l, double **a, size_t columns) {
 
 static stow_status load_experts(weights_job *j, layer *l) {
   const model_tensor *a = l->module->a, *b = l->module->b;
-  uint64_t in = a->facts->shape[1], out = b->facts->shape[0], all = l->rank * l->experts;
+  uint64_t in = a->facts->shape[1], out = b->facts->shape[0];
   uint64_t first = l->expert * l->rank * in, count = l->block_count * l->rank * in;
   if (!l->transposed) {
     STOW_TRY(load(j, l, a, first, count, &l->right));
-    STOW_TRY(load(j, l, b, l->first_row * all, l->block_rows * all, &l->left));
-    return split_b(l, &l->left, l->block_rows, false);
+    return load_b(j, l, l->first_row, l->block_rows, false, &l->left);
   }
   STOW_TRY(load(j, l, a, first, count, &l->left));
   STOW_TRY(split_a(l, &l->left, (size_t)in));
-  STOW_TRY(load_all(j, l, b, &l->right));
-  return split_b(l, &l->right, (size_t)out, true);
+  return load_b(j, l, 0, (size_t)out, true, &l->right);
 }
 
 static stow_status load_lora(weights_job *j, layer *l) {
@@ -165,11 +193,22 @@ void layer_drop(layer *l) {
   free(l->right);
   free(l->magnitude);
   l->left = l->right = l->magnitude = NULL;
+  shared_matrix *s = l->shared;
+  l->shared = NULL;
+  if (s == NULL || --s->uses > 0) return;
+  *s->in_use -= s->length;
+  free(s->bytes);
+  free(s);
 }
 
 uint64_t layer_bytes(const layer *l) {
   const adapter_module *m = l->module;
   if (l->kind == LAYER_TOKENS) return m->tokens->facts->count * 16;
+  if (l->experts > 0) { /* all of B as stored, and the part of the blocks */
+    const tensor *b = m->b->facts;
+    uint64_t part = (uint64_t)l->block_count * l->rank * (m->a->facts->shape[1] + b->shape[0]);
+    return b->count * dtype_bytes(b->type) + part * 16;
+  }
   return (m->a->facts->count + m->b->facts->count) * 16;
 }
 

@@ -16,6 +16,16 @@ typedef enum layer_kind {
   LAYER_TOKENS, /* rows of the item are replaced */
 } layer_kind;
 
+/* B of stacked experts, which has the columns of all of them side by side. It stays in memory until
+ * every tensor that needs a part of it was processed, if the budget allows: the base may have a
+ * tensor for each expert. */
+typedef struct shared_matrix {
+  uint8_t *bytes;   /* as stored; NULL: not in memory */
+  uint64_t length;  /* of bytes */
+  size_t uses;      /* layers that still need it; the last one frees it */
+  uint64_t *in_use; /* bytes of all such matrices in memory */
+} shared_matrix;
+
 /* One adapter's part in one tensor of the base. */
 typedef struct layer {
   size_t item;
@@ -32,6 +42,7 @@ typedef struct layer {
    * and B: those of the experts from `expert` on. The rows of a block begin at first_row of the
    * expert's matrix. An ordinary layer has one block. */
   size_t experts, expert, block_count, block_rows, first_row;
+  shared_matrix *shared; /* NULL: no other layer has the same B */
 
   /* In memory while the item is processed. `right` has one matrix for each block. DoRA: what to
    * scale each row to; of a transposed layer, what to multiply each column with. */
@@ -44,7 +55,8 @@ typedef struct layer {
 typedef struct layer_list {
   layer *list;
   size_t count, capacity;
-  size_t *first; /* for each item, 1 + its first layer; 0: none */
+  size_t *first;         /* for each item, 1 + its first layer; 0: none */
+  uint64_t shared_bytes; /* of shared matrices in memory */
 } layer_list;
 
 /* Adds a layer whose item has rows of `row` values. */
