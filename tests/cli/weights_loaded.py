@@ -96,6 +96,18 @@ def old_names_fit_a_base_with_new_ones():
         assert read(f"p{i}/model.safetensors")[1][f"{new}.weight"][2] == [2.0] * 32, kind
 
 
+def old_names_of_any_kind_fit_a_base_with_new_ones():
+    cases = ("vit.encoder.layer.0.attention.attention.key", "vit.layers.0.attention.k_proj"), \
+        ("model.layers.0.block_sparse_moe.gate", "model.layers.0.mlp.gate"), ("language_model.lm_head", "lm_head")
+    for i, (old, new) in enumerate(cases):
+        write(f"later{i}.safetensors", {f"{new}.weight": matrix(ROWS, 1.0), "other.weight": matrix(ROWS, 1.0)})
+        adapter(f"latera{i}", [old])
+        stowage("merge", f"later{i}.safetensors", f"latera{i}", "-o", f"latero{i}.safetensors")
+        assert read(f"latero{i}.safetensors")[1][f"{new}.weight"][2] == [2.0] * 32, old
+    write("twolater.safetensors", {f"model.layers.0.mlp.{name}.weight": matrix(ROWS, 1.0) for name in ("gate", "router")})
+    assert "fits several of the base" in stowage("merge", "twolater.safetensors", "latera1", "-o", "o.safetensors", code=2)
+
+
 def a_kind_is_needed():
     base("nokind", "llama", {"model.layers.0.attn.wq_b.weight": matrix(ROWS, 1.0)})
     adapter("dsv4", ["model.layers.0.self_attn.q_b_proj"])
@@ -198,6 +210,7 @@ for check in (
     experts_share_a_matrix,
     names_of_each_kind_are_found,
     old_names_fit_a_base_with_new_ones,
+    old_names_of_any_kind_fit_a_base_with_new_ones,
     a_kind_is_needed,
     two_tensors_of_one_name_are_refused,
     the_name_after_loading_is_preferred_to_an_end,

@@ -140,6 +140,23 @@ static size_t find_loaded_end(const weights_result *r, const char *name, base_pl
   return found;
 }
 
+/* Finds tensors that have what a name of transformers 4 may become. */
+static size_t find_later(const weights_result *r, const char *name, base_place *at) {
+  renames others;
+  base_place one;
+  size_t found = 0;
+  renames_of(&others, name);
+  for (size_t k = 0; k < others.count; k++) {
+    if (find_stored(r, others.list[k], &one) != 1 ||
+        strcmp(r->in.list[one.item].facts->name, others.list[k]) != 0 ||
+        (found > 0 && one.item == at->item))
+      continue;
+    *at = one;
+    found++;
+  }
+  return found;
+}
+
 size_t lookup_find(const weights_result *r, const char *name, base_place *at) {
   base_place other;
   loaded_name later; /* the name itself, or what a name of transformers 4 becomes */
@@ -156,7 +173,8 @@ size_t lookup_find(const weights_result *r, const char *name, base_place *at) {
     if (found == 0) found = find_loaded_end(r, later.list[0], at);
     if (found == 1 && !whole && is_renamed_to(r, name, at->item)) return 2;
   }
-  return found == 0 && find_renamed(r, name, at) ? 1 : found;
+  if (found > 0) return found;
+  return find_renamed(r, name, at) ? 1 : find_later(r, name, at);
 }
 
 bool lookup_renamed(const weights_result *r, const char *name, size_t item) {
