@@ -75,8 +75,8 @@ def variants_that_peft_cannot_merge_have_another_next_step():
     have = stowage("merge", "plain.safetensors", "alora", "-o", "o.safetensors", code=1)
     assert "use the adapter beside the model" in have and "merge_and_unload" not in have, have
     adapter("biased", {**lora("l"), "l.lora_B.bias": ([4], [0.5] * 4)}, lora_bias=True)
-    have = stowage("merge", "plain.safetensors", "biased", "-o", "o.safetensors", code=1)
-    assert "adds a bias to l (lora_bias), which has none in the base" in have and "use the adapter beside the model" in have, have
+    have = stowage("merge", "plain.safetensors", "biased", "-o", "o.safetensors", code=2)
+    assert "adds l.bias (lora_bias), which is not in the base" in have and "use the adapter beside the model" in have, have
 
 
 def settings_of_another_kind_are_refused():

@@ -191,12 +191,12 @@ static stow_status add_layer(weights_result *r, layer_list *list, const adapter 
   base_place at = {0, 0, 1};
   stow_status status =
       kind == LAYER_LORA ? find_place(r, a, name, &at) : find_item(r, a, name, &at.item);
-  /* Its weight was found before. */
   if (status == STOW_ERR_INVALID && kind == LAYER_BIAS && lookup_find(r, name, &at) == 0)
-    status = stow_fail(STOW_ERR_UNSUPPORTED,
-                       "the adapter adds a bias to %.200s (lora_bias), which has none in the base: "
-                       "PEFT does not merge it either; use the adapter beside the model",
-                       module->name);
+    status =
+        stow_fail(STOW_ERR_INVALID,
+                  "the adapter adds %.200s (lora_bias), which is not in the base: PEFT does not "
+                  "merge it either; use the adapter beside the model",
+                  name);
   free(name);
   STOW_TRY(status);
   STOW_TRY(find_rows(r, &l, &at));
