@@ -278,10 +278,13 @@ static bool quiet(resident *r) {
   return false;
 }
 
+/* Notes what the program needs at once, once it repeats itself: before, most of what it holds may
+ * not have been named yet. */
 static void note_need(const resident *r) {
   residency_stats s;
   if (torch_block_seen()) return; /* PyTorch knows better */
   residency_get_stats(r->engine, &s);
+  if (s.forecast_hits <= s.launches / 2) return;
   ledger_note_need(account_ledger(), r->device, s.needed_bytes, 0);
 }
 
