@@ -10,9 +10,7 @@
 #include "advise/diagnosis_parts.h"
 
 #define FIXES_SHOWN 4
-#define HELD_LEAST  (UINT64_C(1) << 30) /* data from here on fills a device by itself */
-#define SCRIPT      "python train.py"   /* stands for the user's own command in the tables */
-#define NO_KERNEL   ", or restart a notebook's kernel"
+#define HELD_LEAST  (UINT64_C(1) << 30)   /* data from here on fills a device by itself */
 #define REST_OWN    (UINT64_C(1) << 30)   /* a process needs as much besides its tensors */
 #define SWAP_MOST   (UINT64_C(24) << 30)  /* the swap file that the tables name has 16 GiB */
 #define HUGE_LEAST  (UINT64_C(256) << 30) /* more than a machine has by this is hopeless */
@@ -168,7 +166,7 @@ static bool wrong_language(const recipe *r, const context *c) {
                                        "optimizer", "PYTORCH_", "cupy.",       "stowage."};
   scan_text change = {r->change, r->change + strlen(r->change)};
   if (!context_any(c, languages) || (r->need & languages) != 0) return false;
-  if (scan_has(change, SCRIPT) && context_any(c, CONTEXT_BIT(NATIVE))) return false;
+  if (scan_has(change, DIAGNOSIS_SCRIPT) && context_any(c, CONTEXT_BIT(NATIVE))) return false;
   return scan_has_any(change, python, sizeof python / sizeof *python);
 }
 
@@ -195,42 +193,6 @@ static bool applies(const recipe *r, const message *m, cause_id id, uint64_t der
   if ((derived & DERIVED_HOPELESS) != 0 && frees_only(r)) return false;
   /* `from`: the version is not known to be older. `to`: it is known to be no newer. */
   return (r->from == 0 || c->torch_to >= r->from) && (r->to == 0 || c->torch_to <= r->to);
-}
-
-/* Writes `words` with the user's own command in place of train.py, as far as the text shows it. */
-static void write_words(char *out, size_t size, const char *words, const message *m) {
-  const context *c = &m->context;
-  char command[80] = "";
-  if (context_any(c, CONTEXT_BIT(VLLM)))
-    snprintf(command, sizeof command, "vllm serve MODEL");
-  else if (!diagnosis_python(m) || context_any(c, CONTEXT_BIT(NATIVE)))
-    snprintf(command, sizeof command, "COMMAND");
-  else if (context_any(c, CONTEXT_BIT(WEBUI)))
-    snprintf(command, sizeof command, "./webui.sh");
-  else if (context_any(c, CONTEXT_BIT(COMFY)))
-    snprintf(command, sizeof command, "python main.py");
-  else if (c->script[0] != '\0')
-    snprintf(command, sizeof command, "python %s", c->script);
-  else if ((c->traits & TRAIT_TESTS) != 0)
-    snprintf(command, sizeof command, "python -m pytest");
-  const char *at = command[0] != '\0' ? strstr(words, SCRIPT) : NULL;
-  const char *kernel = strstr(words, NO_KERNEL);
-  bool other = context_any(c, CONTEXT_BIT(NATIVE) | CONTEXT_BIT(R) | CONTEXT_BIT(MATLAB)) ||
-               (c->programs & (PROGRAM_HASHCAT | PROGRAM_ISAAC | PROGRAM_DYNAMICS)) != 0;
-  if (kernel != NULL && other && strlen(kernel) == strlen(NO_KERNEL))
-    snprintf(out, size, "%.*s", (int)(kernel - words), words);
-  else if (at == NULL)
-    snprintf(out, size, "%s", words);
-  else
-    snprintf(out, size, "%.*s%s%s", (int)(at - words), words, command, at + strlen(SCRIPT));
-}
-
-void diagnosis_add(explanation *x, const recipe *r, uint64_t bytes) {
-  if (x->fixes.count == FIXES_MAX) return;
-  fix *f = &x->fixes.list[x->fixes.count++];
-  *f = (fix){.saves_bytes = bytes};
-  write_words(f->change, sizeof f->change, r->change, &x->evidence.message);
-  snprintf(f->cost, sizeof f->cost, "%s", r->cost);
 }
 
 /* Returns whether a fix that begins with the same words is there already. */
@@ -302,7 +264,7 @@ void diagnosis_fixes(explanation *x) {
   for (size_t i = 0; i < recipes_questions.count; i++) {
     if (!applies(&recipes_questions.rows[i], m, f->list[0].id, derived)) continue;
     char words[300];
-    write_words(words, sizeof words, recipes_questions.rows[i].change, m);
+    diagnosis_write_words(words, sizeof words, recipes_questions.rows[i].change, m);
     buffer_printf(&x->notes, "to find out: %s\n", words);
     return;
   }

@@ -2,10 +2,13 @@
 #include "advise/diagnosis_parts.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #define ROOM_LEAST   (UINT64_C(128) << 20) /* drivers and pools keep less than this in reserve */
 #define CARVED_MOST  (UINT64_C(5) << 29)   /* 2.5 GiB; ROCm's cards have 4 and more */
 #define ABSURD_LEAST (UINT64_C(64) << 40)  /* an address is often taken for a size */
+
+#define NO_KERNEL ", or restart a notebook's kernel"
 
 static bool known(uint64_t bytes) {
   return diagnosis_known(bytes);
@@ -24,6 +27,42 @@ void diagnosis_add_fix(explanation *x, const char *change, const char *cost) {
   *f = (fix){.saves_bytes = MESSAGE_UNKNOWN};
   snprintf(f->change, sizeof f->change, "%s", change);
   snprintf(f->cost, sizeof f->cost, "%s", cost);
+}
+
+void diagnosis_write_words(char *out, size_t size, const char *words, const message *m) {
+  const context *c = &m->context;
+  char command[80] = "";
+  if (context_any(c, CONTEXT_BIT(VLLM)))
+    snprintf(command, sizeof command, "vllm serve MODEL");
+  else if (!diagnosis_python(m) || context_any(c, CONTEXT_BIT(NATIVE)))
+    snprintf(command, sizeof command, "COMMAND");
+  else if (context_any(c, CONTEXT_BIT(WEBUI)))
+    snprintf(command, sizeof command, "./webui.sh");
+  else if (context_any(c, CONTEXT_BIT(COMFY)))
+    snprintf(command, sizeof command, "python main.py");
+  else if (c->script[0] != '\0')
+    snprintf(command, sizeof command, "python %s", c->script);
+  else if ((c->traits & TRAIT_TESTS) != 0)
+    snprintf(command, sizeof command, "python -m pytest");
+  const char *at = command[0] != '\0' ? strstr(words, DIAGNOSIS_SCRIPT) : NULL;
+  const char *kernel = strstr(words, NO_KERNEL);
+  bool other = context_any(c, CONTEXT_BIT(NATIVE) | CONTEXT_BIT(R) | CONTEXT_BIT(MATLAB)) ||
+               (c->programs & (PROGRAM_HASHCAT | PROGRAM_ISAAC | PROGRAM_DYNAMICS)) != 0;
+  if (kernel != NULL && other && strlen(kernel) == strlen(NO_KERNEL))
+    snprintf(out, size, "%.*s", (int)(kernel - words), words);
+  else if (at == NULL)
+    snprintf(out, size, "%s", words);
+  else
+    snprintf(out, size, "%.*s%s%s", (int)(at - words), words, command,
+             at + strlen(DIAGNOSIS_SCRIPT));
+}
+
+void diagnosis_add(explanation *x, const recipe *r, uint64_t bytes) {
+  if (x->fixes.count == FIXES_MAX) return;
+  fix *f = &x->fixes.list[x->fixes.count++];
+  *f = (fix){.saves_bytes = bytes};
+  diagnosis_write_words(f->change, sizeof f->change, r->change, &x->evidence.message);
+  snprintf(f->cost, sizeof f->cost, "%s", r->cost);
 }
 
 bool diagnosis_had_room(const numbers *n) {

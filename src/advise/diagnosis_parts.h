@@ -36,6 +36,9 @@ void diagnosis_fixes(explanation *x);
 
 /* Adds one fix that the tables do not have. */
 void diagnosis_add_fix(explanation *x, const char *change, const char *cost);
+#define DIAGNOSIS_SCRIPT "python train.py" /* stands for the user's own command in the tables */
+/* Writes `words` with the user's own command in place of it, as far as the text shows it. */
+void diagnosis_write_words(char *out, size_t size, const char *words, const message *m);
 /* Adds a fix in the words of a recipe, with the user's own command in it. Nothing is added to
  * FIXES_MAX fixes. */
 void diagnosis_add(explanation *x, const recipe *r, uint64_t bytes);
