@@ -72,9 +72,11 @@ RENAMED = (
     ("sapiens2", "blocks.11.attn.wk", "model.layer.11.attention.k_proj"),
     ("segformer", "segformer.encoder.block.2.1.attention.self.key", "segformer.stages.2.blocks.1.attention.k_proj"),
     ("swin", "swin.encoder.layers.0.blocks.0.output.dense", "swin.encoder.layers.0.blocks.0.mlp.fc2"),
+    ("t5gemma2", "model.encoder.layers.0.mlp.up_proj", "model.encoder.text_model.layers.0.mlp.up_proj"),
     ("timesfm2_5", "layers.0.mlp.ff1", "layers.0.mlp.fc2"),
     ("unlimited_ocr", "model.sam_model.blocks.0.attn.qkv", "model.vision_tower.sam_encoder.layers.0.attn.qkv"),
     ("vit_msn", "encoder.layer.0.intermediate.dense", "vit.layers.0.mlp.fc1"),
+    ("zoedepth", "backbone.encoder.layer.0.attention.attention.key", "backbone.beit.layers.0.attention.k_proj"),
 )
 
 
