@@ -178,6 +178,17 @@ enum {
   PROGRAM_PIPELINE = 1 << 14,   /* llama.cpp copies its buffers for a pipeline */
   PROGRAM_EMBEDS = 1 << 15,     /* llama.cpp serves embeddings */
   PROGRAM_APPENDS = 1 << 16,    /* the line that failed adds to a list */
+  PROGRAM_R_LIMIT = 1 << 17,    /* R reached its own limit on vectors … */
+  PROGRAM_R_SET = 1 << 18,      /* … which mem.maxVSize() sets: R 4.2 and newer */
+  PROGRAM_ARRAY_MOST = 1 << 19, /* MATLAB's preference for the size of one array */
+  PROGRAM_OFFLOADS = 1 << 20,   /* Diffusers moves models between RAM and the device already … */
+  PROGRAM_SEQUENCES = 1 << 21,  /* … each layer by itself */
+  PROGRAM_RETAINS = 1 << 22,    /* backward(retain_graph=True) */
+  PROGRAM_CUDA_CALL = 1 << 23,  /* the text quotes a call of the CUDA runtime: a program in C */
+  PROGRAM_REPLAYS = 1 << 24,    /* reinforcement learning with a replay buffer */
+  PROGRAM_SIDES = 1 << 25,      /* the text names the size of the images */
+  PROGRAM_LEAKS = 1 << 26,      /* the text speaks of a leak */
+  PROGRAM_DLIB = 1 << 27,
 };
 
 /* What limits host memory: each has its own way to raise the limit. */

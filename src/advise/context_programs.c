@@ -58,6 +58,29 @@ static const struct {
     {"dtype=torch.long", PROGRAM_INTEGERS},
     {"TF_GPU_ALLOCATOR=cuda_malloc_async", PROGRAM_FLOW_ASYNC},
     {"pipeline parallelism enabled", PROGRAM_PIPELINE},
+    {"maximum array size preference", PROGRAM_ARRAY_MOST},
+    {"enable_model_cpu_offload()", PROGRAM_OFFLOADS},
+    {"enable_sequential_cpu_offload()", PROGRAM_OFFLOADS | PROGRAM_SEQUENCES},
+    {"retain_graph=True", PROGRAM_RETAINS},
+    {"\"cudaMalloc", PROGRAM_CUDA_CALL},
+    {"'cudaMalloc", PROGRAM_CUDA_CALL},
+    {"cudaMalloc(&", PROGRAM_CUDA_CALL},
+    {"cudaMalloc((void", PROGRAM_CUDA_CALL},
+    {"memory leak", PROGRAM_LEAKS},
+    {"leaking memory", PROGRAM_LEAKS},
+    {"dlib", PROGRAM_DLIB},
+    {"replay_ratio", PROGRAM_REPLAYS},
+    {"replay_buffer", PROGRAM_REPLAYS},
+    {"ReplayBuffer", PROGRAM_REPLAYS},
+    {"replay buffer", PROGRAM_REPLAYS},
+    {"replay.size", PROGRAM_REPLAYS},
+    {"IMAGE_SIZE", PROGRAM_SIDES},
+    {"IMG_SIZE", PROGRAM_SIDES},
+    {"image_size", PROGRAM_SIDES},
+    {"img_size", PROGRAM_SIDES},
+    {"target_size=", PROGRAM_SIDES},
+    {"vector memory exhausted", PROGRAM_R_LIMIT},
+    {"vector memory limit of", PROGRAM_R_LIMIT | PROGRAM_R_SET},
     {"--embedding", PROGRAM_EMBEDS},
     {"--embeddings", PROGRAM_EMBEDS},
     {"-embed", PROGRAM_EMBEDS}, /* "nomic-embed-text.gguf" */
@@ -122,6 +145,12 @@ void context_read_programs(context *c, scan_text raw) {
   read_appends(c, raw);
   if (is_rust(raw)) c->seen |= CONTEXT_BIT(NATIVE);
   if (is_old_flow(raw)) c->traits |= TRAIT_TF1;
+  static const char *const python[] = {"Traceback (most", ".py", "torch", "xgboost", "cupy"};
+  if (scan_has_any(raw, python, sizeof python / sizeof *python)) c->programs &= ~PROGRAM_CUDA_CALL;
+  /* The weights of a pipeline are loaded in 16 bits. */
+  static const char *const half[] = {"torch_dtype=torch.bfloat16", "torch_dtype=torch.float16"};
+  if ((c->programs & PROGRAM_OFFLOADS) != 0 && scan_has_any(raw, half, 2))
+    c->seen |= CONTEXT_BIT(HALF);
   /* "read_csv" of polars is not pandas'. */
   bool pandas = scan_has(raw, "pandas") || scan_has(raw, "pd.");
   if ((c->programs & PROGRAM_POLARS) != 0 && !pandas) c->seen &= ~CONTEXT_BIT(PANDAS);

@@ -7,7 +7,7 @@
 #include "advise/context_parts.h"
 
 #define LINE_MOST     400                 /* characters of one line that are examined */
-#define FIGURES_LEAST 4                   /* figures that show a growth */
+#define FIGURES_LEAST 3                   /* figures that show a growth */
 #define GROWTH_LEAST  1.5                 /* the last one is as many times the first one */
 #define ELEMENTS_TINY (UINT64_C(1) << 20) /* a request that every free device can serve */
 
@@ -214,6 +214,8 @@ static const struct {
     {"LMSInternal", TRAIT_LMSTUDIO},
     {"lms load", TRAIT_LMSTUDIO},
     {"llama_cpp", TRAIT_LLAMA_CPP},
+    {"LlamaCpp(", TRAIT_LLAMA_CPP},
+    {"for LlamaCpp", TRAIT_LLAMA_CPP},
     {"llama-cpp-python", TRAIT_LLAMA_CPP},
     {"koboldcpp", TRAIT_KOBOLD},
     {"KoboldCpp", TRAIT_KOBOLD},
@@ -260,6 +262,7 @@ static const struct {
     {"python2.7/", TRAIT_TF1},
     {"device:DML", TRAIT_TF1}, /* tensorflow-directml is 1.15 */
     {"tf.Session(", TRAIT_TF1},
+    {"sess.run(", TRAIT_TF1},
     {"tf.ConfigProto(", TRAIT_TF1},
     {"tf.contrib", TRAIT_TF1},
     {"tensorflow/contrib", TRAIT_TF1},

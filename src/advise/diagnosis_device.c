@@ -583,6 +583,11 @@ static guess by_phase(const explanation *x) {
               "optimizers and loaders of earlier ones are still alive"
             : "the log shows that every step added to it: something keeps tensors of each "
               "step (a list, or a sum of losses with their graphs)"};
+  if ((m->context.programs & PROGRAM_RETAINS) != 0 && has(x, MARK(TRAINING) | MARK(BACKWARD)) &&
+      !has(x, MARK(LOADING) | MARK(OPTIMIZER)))
+    return (guess){CAUSE_LEAK, 0.5,
+                   "backward(retain_graph=True) keeps the graph of a pass: probably graphs of "
+                   "earlier steps are still alive"};
   if (has(x, MARK(OPTIMIZER)))
     return (guess){CAUSE_OPTIMIZER_STATE, bare ? 0.55 : 0.7,
                    "the optimizer needs its own copies of the weights (Adam: two more)"};
@@ -608,6 +613,11 @@ static guess by_phase(const explanation *x) {
     return (guess){CAUSE_EVAL_BATCH_BIGGER, 0.5,
                    "it failed during validation, for which ultralytics takes twice the batch of "
                    "training"};
+  if (torch && has(x, MARK(EVALUATING)) && has(x, MARK(LIGHTNING)) &&
+      (m->context.programs & PROGRAM_LEAKS) != 0)
+    return (guess){CAUSE_LEAK, 0.45,
+                   "it failed during validation, which Lightning runs without gradients: probably "
+                   "results or metrics of earlier batches are still alive"};
   if (torch && has(x, MARK(EVALUATING)) && trains && !has(x, MARK(NO_GRAD)) &&
       !has(x, MARK(LOADING)))
     return (guess){CAUSE_NO_GRAD_MISSING, 0.45,

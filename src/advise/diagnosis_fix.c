@@ -65,7 +65,13 @@ static uint64_t derive(const explanation *x) {
   bool own = !m->async; /* PyTorch's own allocator */
   set |= own && !context_any(c, CONTEXT_BIT(WINDOWS)) && c->torch_from >= 201 ? DERIVED_EXPANDS : 0;
   set |= own && c->torch_from >= 110 ? DERIVED_SPLITS : 0;
+  set |= (m->details & MESSAGE_SPARED) != 0 ? DERIVED_SPARED : 0;
   set |= m->async ? DERIVED_ASYNC : 0;
+  set |= m->cache_tokens != MESSAGE_UNKNOWN && m->cache_tokens > 0 ? DERIVED_TOKENS : 0;
+  bool far = m->host == HOST_MODEL && diagnosis_known(m->asked_bytes) &&
+             diagnosis_known(m->free_bytes) && m->asked_bytes / 4 > m->free_bytes;
+  set |= far ? DERIVED_FAR : 0;
+  set |= context_any(c, CONTEXT_BIT(COMFY) | CONTEXT_BIT(WEBUI)) ? DERIVED_DRAWS : 0;
   set |= c->llama_build >= LLAMA_FA_VALUE ? DERIVED_FA_VALUE : 0;
   set |= c->llama_build > 0 && c->llama_build < LLAMA_FA_VALUE ? DERIVED_FA_BARE : 0;
   set |= (m->details & MESSAGE_OOMD) != 0 ? DERIVED_OOMD : 0;
@@ -105,8 +111,7 @@ static uint64_t derive(const explanation *x) {
   set |= larger ? DERIVED_LARGER : 0;
   set |= huge ? DERIVED_HUGE : 0;
   /* MATLAB compares an array with its preference, not with what is free. */
-  bool preference = m->kind == MESSAGE_HOST && context_any(c, CONTEXT_BIT(MATLAB)) &&
-                    diagnosis_known(m->limit_bytes);
+  bool preference = m->kind == MESSAGE_HOST && (c->programs & PROGRAM_ARRAY_MOST) != 0;
   set |= larger || huge || one_buffer || preference ? DERIVED_HOPELESS : 0;
   const numbers *n = &x->evidence.n;
   bool both = diagnosis_known(n->asked_bytes) && diagnosis_known(n->free_bytes) &&
@@ -234,8 +239,12 @@ void diagnosis_fixes(explanation *x) {
   if (message_is_device(m->kind)) diagnosis_device_fixes(x);
   bool graph = f->list[0].id == CAUSE_GRAPH_KEPT || f->list[0].id == CAUSE_NO_GRAD_MISSING;
   if (graph && m->context.kept != KEPT_NONE) diagnosis_kept_fix(x);
-  if (f->list[0].id == CAUSE_BATCH_TOO_BIG && diagnosis_own(m) == 0 &&
-      diagnosis_batch_fix(x, derived))
+  /* A program whose own text gives its batch gets a number, also where the cause is not sure. */
+  bool numbered =
+      f->list[0].id == CAUSE_BATCH_TOO_BIG ||
+      (f->list[0].id == CAUSE_UNKNOWN && context_any(&m->context, CONTEXT_BIT(MATLAB))) ||
+      (f->list[0].id == CAUSE_FRAGMENTATION && context_any(&m->context, CONTEXT_BIT(YOLO)));
+  if (numbered && diagnosis_own(m) == 0 && diagnosis_batch_fix(x, derived))
     derived |= DERIVED_BATCH;
   bool second = f->count > 1 && f->list[1].confidence >= 0.4 && f->list[1].id != f->list[0].id;
   /* One place for what the platform adds to a program's own settings. */

@@ -21,8 +21,27 @@ static bool has(const explanation *x, uint64_t mark) {
 static bool detect_own_limit(explanation *x) {
   const message *m = &x->evidence.message;
   bool own = m->host == HOST_NUMPY || m->host == HOST_PYTHON || m->host == HOST_TORCH;
+  if (m->host == HOST_PYTHON && (m->context.programs & PROGRAM_R_LIMIT) != 0) {
+    cause *vectors = diagnosis_cause(x, CAUSE_HOST_LIMIT, 0.7);
+    cause_head(vectors, "R reached its own limit on the memory of vectors%s%s, not the machine's",
+               known(m->limit_bytes) ? ", " : "",
+               known(m->limit_bytes) ? cause_size(m->limit_bytes) : "");
+    cause_say(vectors, "R_MAX_VSIZE sets it; on macOS it is the RAM, at least 16 GB, if nobody set "
+                       "it");
+    return true;
+  }
+  if (m->host == HOST_PYTHON && (m->context.programs & PROGRAM_ARRAY_MOST) != 0 &&
+      !known(m->limit_bytes)) {
+    cause *array = diagnosis_cause(x, CAUSE_HOST_LIMIT, 0.7);
+    cause_head(array, "One array%s%s is larger than MATLAB's preference for one array allows",
+               known(m->asked_bytes) ? " of " : "",
+               known(m->asked_bytes) ? cause_size(m->asked_bytes) : "");
+    cause_say(array, "the preference is the machine's RAM if nobody changed it; the RAM itself is "
+                     "not used up");
+    return true;
+  }
   if (!own || !known(m->limit_bytes)) return false;
-  if (has(x, CONTEXT_BIT(MATLAB)) && known(m->asked_bytes)) {
+  if (has(x, CONTEXT_BIT(MATLAB)) && known(m->asked_bytes) && known(m->limit_bytes)) {
     cause *array = diagnosis_cause(x, CAUSE_HOST_LIMIT, 0.8);
     cause_head(array, "One array of %s is larger than MATLAB's preference allows: %s",
                cause_size(m->asked_bytes), cause_size(m->limit_bytes));
@@ -159,10 +178,20 @@ static bool detect_late(explanation *x) {
   return true;
 }
 
+/* The state of the container says that its own limit was not reached. */
+static bool detect_spared(explanation *x) {
+  if ((x->evidence.message.details & MESSAGE_SPARED) == 0) return false;
+  cause *c = diagnosis_cause(x, CAUSE_HOST_LIMIT, 0.35);
+  cause_head(c, "The container was killed, but not at its own memory limit: probably the host's "
+                "memory (RAM) ran out, or something stopped it (docker stop, a health check)");
+  cause_say(c, "the text says so: OOMKilled is false; the kernel's log shows a kill by the host");
+  return true;
+}
+
 static void detect_killed(explanation *x) {
   const message *m = &x->evidence.message;
   bool kernel = m->host == HOST_KERNEL;
-  if (detect_late(x)) return;
+  if (detect_late(x) || detect_spared(x)) return;
   cause *c = diagnosis_cause(x, CAUSE_HOST_LIMIT, !kernel ? 0.4 : m->grouped ? 0.6 : 0.55);
   char held[64] = "", who[112] = "the program", group[112];
   snprintf(group, sizeof group, ": its container or control group had reached its limit%s%s",

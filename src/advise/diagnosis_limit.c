@@ -194,8 +194,30 @@ bool diagnosis_killed_program(explanation *x) {
   return false;
 }
 
+#define R_GIB 100 /* proposed if the text gives no number */
+
+/* R's own limit on vectors: twice what it was. */
+static void add_r_limit(explanation *x) {
+  const message *m = &x->evidence.message;
+  static const char cost[] = "beyond the RAM the system swaps, or ends R";
+  char text[200];
+  bool sized = diagnosis_known(m->limit_bytes) && m->limit_bytes < SIZE_MOST;
+  unsigned long long gib = sized ? (m->limit_bytes + (UINT64_C(1) << 28)) >> 29 : R_GIB;
+  if ((m->context.programs & PROGRAM_R_SET) != 0) {
+    snprintf(text, sizeof text,
+             "raise R's limit in this session: mem.maxVSize(vsize = %llu * 1024) (MiB)", gib);
+    diagnosis_add_fix(x, text, cost);
+  }
+  snprintf(text, sizeof text,
+           "raise R's limit for every session: R_MAX_VSIZE=%lluGb in ~/.Renviron "
+           "(usethis::edit_r_environ() opens it), then restart R",
+           gib);
+  diagnosis_add_fix(x, text, cost);
+}
+
 void diagnosis_limit_fixes(explanation *x) {
   const message *m = &x->evidence.message;
+  if (m->host == HOST_PYTHON && (m->context.programs & PROGRAM_R_LIMIT) != 0) add_r_limit(x);
   bool job = m->host == HOST_JOB;
   bool group = m->host == HOST_KERNEL && m->grouped;
   if (!job && !group && m->host != HOST_CONTAINER) return;

@@ -223,6 +223,7 @@ void diagnosis_kept_fix(explanation *x) {
 
 /* Returns the name of the batch size in the settings of the trainer that owns the loop. */
 static const char *batch_name(const context *c, bool owned) {
+  if (context_any(c, CONTEXT_BIT(YOLO))) return "batch";
   if (!owned) return "batch_size";
   if ((c->traits & TRAIT_AXOLOTL) != 0) return "micro_batch_size";
   if (context_any(c, CONTEXT_BIT(TRAINER))) return "per_device_train_batch_size";
@@ -239,8 +240,27 @@ static const char *accumulation(const context *c) {
                                          : "";
 }
 
+#define SAMPLE_LARGE (UINT64_C(512) << 20) /* of one tensor: then the images are what is large */
+
+/* TensorFlow: one image alone makes a large tensor, so no batch fits well. */
+static void add_smaller_images(explanation *x) {
+  const message *m = &x->evidence.message;
+  char text[240];
+  recipe r = {.change = text, .cost = "less detail, or a loop over the crops"};
+  bool image = m->kind == MESSAGE_TENSORFLOW && m->rank == 4 && m->first_dim > 0 &&
+               (m->context.programs & PROGRAM_SIDES) != 0 && diagnosis_known(m->asked_bytes);
+  uint64_t one = image ? m->asked_bytes / m->first_dim : 0;
+  if (one < SAMPLE_LARGE) return;
+  snprintf(text, sizeof text,
+           "smaller images, or crops of them: target_size=(512, 512); one image takes %s in this "
+           "tensor alone, and half of each side needs a quarter",
+           cause_size(one));
+  diagnosis_add(x, &r, MESSAGE_UNKNOWN);
+}
+
 bool diagnosis_batch_fix(explanation *x, uint64_t derived) {
   const message *m = &x->evidence.message;
+  add_smaller_images(x);
   char text[320];
   recipe r = {.change = text, .cost = "more, smaller steps"};
   bool shape = m->kind == MESSAGE_TENSORFLOW && m->rank > 2 && m->first_dim > 1;
@@ -251,8 +271,13 @@ bool diagnosis_batch_fix(explanation *x, uint64_t derived) {
       m->kind == MESSAGE_LLAMA || m->kind == MESSAGE_VLLM || m->kind == MESSAGE_SGLANG)
     return false;
   bool owned = (derived & DERIVED_OWNED) != 0;
-  bool accumulates = m->kind == MESSAGE_TORCH && (derived & DERIVED_TRAINS) != 0 && !owned;
-  const char *name = m->kind == MESSAGE_JULIA ? "batchsize" : batch_name(&m->context, owned);
+  bool accumulates = m->kind == MESSAGE_TORCH && (derived & DERIVED_TRAINS) != 0 && !owned &&
+                     !context_any(&m->context, CONTEXT_BIT(YOLO));
+  bool matlab = context_any(&m->context, CONTEXT_BIT(MATLAB));
+  const char *name = m->kind == MESSAGE_JULIA                          ? "batchsize"
+                     : (m->context.programs & PROGRAM_MATCONVNET) != 0 ? "opts.batchSize"
+                     : matlab                                          ? "MiniBatchSize"
+                              : batch_name(&m->context, owned);
   if (failed < batch) snprintf(also, sizeof also, " (%u failed too)", failed);
   if (m->passed_batch > 0) {
     snprintf(text, sizeof text,

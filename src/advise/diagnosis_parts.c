@@ -46,8 +46,9 @@ void diagnosis_write_words(char *out, size_t size, const char *words, const mess
     snprintf(command, sizeof command, "python -m pytest");
   const char *at = command[0] != '\0' ? strstr(words, DIAGNOSIS_SCRIPT) : NULL;
   const char *kernel = strstr(words, NO_KERNEL);
-  bool other = context_any(c, CONTEXT_BIT(NATIVE) | CONTEXT_BIT(R) | CONTEXT_BIT(MATLAB)) ||
-               (c->programs & (PROGRAM_HASHCAT | PROGRAM_ISAAC | PROGRAM_DYNAMICS)) != 0;
+  bool other =
+      context_any(c, CONTEXT_BIT(NATIVE) | CONTEXT_BIT(R) | CONTEXT_BIT(MATLAB)) ||
+      (c->programs & (PROGRAM_HASHCAT | PROGRAM_ISAAC | PROGRAM_DYNAMICS | PROGRAM_CUDA_CALL)) != 0;
   if (kernel != NULL && other && strlen(kernel) == strlen(NO_KERNEL))
     snprintf(out, size, "%.*s", (int)(kernel - words), words);
   else if (at == NULL)

@@ -128,6 +128,7 @@ enum {
   MESSAGE_ADDRESSES = 1 << 27, /* the limit is on virtual memory: addresses, not RAM */
   MESSAGE_SKIPPED = 1 << 28,   /* the program dropped this batch and went on */
   MESSAGE_CLEAN = 1 << 29,     /* a notebook none of whose cells ended with an error */
+  MESSAGE_SPARED = 1 << 30,    /* a container was killed, but not by its own limit */
 };
 
 typedef struct message_process {

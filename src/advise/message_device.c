@@ -60,6 +60,7 @@ static const struct {
     {"not enough GPU memory", 0, 0, 0},
     {"Not enough GPU memory", 0, 0, 0},
     {"Out of memory on device", 0, 0, 0},
+    {"Maximum variable size allowed on the device is exceeded", 0, 0, 0},
     {"Allocation on device", 0, 0, 0},
     {"OutOfMemoryError: Allocation on device", 0, 0, 0},
     {"torch.OutOfMemoryError", 0, 0, 0},

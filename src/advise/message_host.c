@@ -451,6 +451,10 @@ static void read_numbers(message *m, scan_text t, const char *at) {
   case HOST_DIED:
   case HOST_LARGE: read_large(m, t); break;
   case HOST_PYTHON:
+    if (scan_has((scan_text){t.at, at}, "vector memory limit of")) { /* R's, not the request */
+      m->limit_bytes = scan_size(t, at);
+      break;
+    }
     m->asked_bytes = scan_size(t, at);
     if (m->asked_bytes == MESSAGE_UNKNOWN)
       m->asked_bytes = scan_size_after(rest, "malloc of size ");
@@ -529,6 +533,12 @@ bool message_host_memory(message *m, scan_text t, bool sure, const char **where)
     if (where != NULL) *where = start;
     if (r->host == HOST_COMPILER && !message_names_kill(scan_line(t, start)))
       m->details |= MESSAGE_RAN_OUT;
+    if ((r->host == HOST_CONTAINER || r->host == HOST_KILLED) && (r->flags & SURE) == 0 &&
+        message_container_spared(t)) {
+      m->host = HOST_KILLED;
+      m->failures = 1;
+      m->details |= MESSAGE_SPARED;
+    }
     if (r->host == HOST_KILLED && (is_compiler(scan_line(t, start)) || is_build(t)))
       m->host = HOST_COMPILER;
     read_numbers(m, t, after);

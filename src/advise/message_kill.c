@@ -114,6 +114,29 @@ uint32_t message_killed_containers(scan_text t) {
   return count > 0 ? count : 1;
 }
 
+/* Returns whether a value of that name begins at `at`, after a quote, a colon or an equals sign. */
+static bool is_value(scan_text t, const char *at, const char *value) {
+  while (at < t.end && (*at == '"' || *at == '\'' || *at == ':' || *at == '=' || *at == ' ')) at++;
+  size_t length = strlen(value);
+  return (size_t)(t.end - at) >= length && memcmp(at, value, length) == 0;
+}
+
+bool message_container_spared(scan_text t) {
+  static const char name[] = "OOMKilled";
+  bool spared = false;
+  for (const char *at; (at = scan_find(t, name)) != NULL; t.at = at) {
+    if (is_value(t, at, "true")) return false;
+    spared = spared || is_value(t, at, "false");
+    /* docker inspect --format '{{.State.OOMKilled}} …' prints the value in the next line. */
+    scan_text line = scan_line(t, at), rest = {line.end, t.end}, next;
+    if (!scan_has((scan_text){at, line.end}, "}}") || !scan_next_line(&rest, &next)) continue;
+    if (next.at == next.end && !scan_next_line(&rest, &next)) continue;
+    if (scan_has(next, "true")) return false;
+    spared = spared || scan_has(next, "false");
+  }
+  return spared;
+}
+
 const char *message_second_kill(scan_text t) {
   static const char words[] = "Killed process ";
   /* The kernel writes these before its line of a kill. */

@@ -46,6 +46,8 @@ bool message_names_kill(scan_text line);
 /* Return how many different programs the text names as killed, 1 if none: containers of docker
  * compose, processes in the kernel's log. */
 uint32_t message_killed_containers(scan_text t);
+/* Returns whether the text gives the state OOMKilled of a container as false, and none as true. */
+bool message_container_spared(scan_text t);
 uint32_t message_killed_processes(scan_text t);
 /* Returns the line of the kernel's log with which the kill of a second process begins; NULL if it
  * kills only one. */

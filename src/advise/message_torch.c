@@ -80,12 +80,15 @@ static void read_new(message *m, scan_text t) {
   m->device_bytes = scan_size_after(t, "has a total capacity of ");
   if (!known(m->device_bytes)) /* as 2.1 spells it */
     m->device_bytes = scan_size_after(t, "has a total capacty of ");
+  if (!known(m->device_bytes)) m->device_bytes = scan_size_before(t, " of which "); /* cut off */
   m->free_bytes = scan_size_after(t, " of which ");
   m->process_bytes = scan_size_after(t, "this process has ");
   m->live_bytes = scan_size_after(t, "Of the allocated memory ");
   if (!known(m->live_bytes)) m->live_bytes = scan_size_after(t, "llocated so far: ");
   m->cached_bytes = scan_size_before(t, " is reserved by PyTorch but unallocated");
   m->graph_bytes = scan_size_before(t, " allocated in private pools");
+  if (!known(m->cached_bytes)) /* a line that was wrapped within a word */
+    m->cached_bytes = scan_size_after(t, " is allocated by PyTorch, and ");
   m->limit_bytes = scan_size_before(t, " allowed; Of the");
   if (!known(m->limit_bytes))
     m->limit_bytes = scan_size_before(t, " allowed; Including non-PyTorch");
@@ -238,6 +241,20 @@ static bool read_buffer(message *m, scan_text t, const char **where) {
   return true;
 }
 
+/* Finds a statement whose beginning was cut off: its numbers, without what was requested. */
+static const char *cut_statement(scan_text t) {
+  const char *start = NULL, *found = NULL;
+  if (scan_find_at(t, " already allocated; ", &start) != NULL &&
+      known(scan_size_before(scan_line(t, start), " already allocated")) &&
+      scan_has(scan_from(t, start), " free; "))
+    return scan_line(t, start).at;
+  if (scan_find_at(t, "Of the allocated memory ", &start) != NULL &&
+      known(scan_size_before(scan_from(t, start), " is allocated by PyTorch")) &&
+      scan_find_at(scan_from(t, start), "is reserved by PyTorch but unallocated", &found) != NULL)
+    return scan_line(t, start).at;
+  return NULL;
+}
+
 bool message_torch(message *m, scan_text t, const char **where) {
   const char *tried = t.at, *first = NULL, *next = NULL, *found = NULL;
   seen_failures seen = {.count = 0};
@@ -262,13 +279,15 @@ bool message_torch(message *m, scan_text t, const char **where) {
     return true;
   }
   if (first == NULL && read_buffer(m, t, where)) return true;
-  if (first == NULL) return read_async(m, t, where);
-  const char *begin = statement_start(t, first);
+  if (first == NULL && read_async(m, t, where)) return true;
+  const char *begin = first != NULL ? statement_start(t, first) : cut_statement(t);
+  if (begin == NULL) return false;
+  if (first == NULL) m->failures = 1;
   scan_text s = {begin, next != NULL ? next : t.end};
   if (where != NULL) *where = begin;
   m->kind = MESSAGE_TORCH;
   m->context.seen |= CONTEXT_BIT(TORCH);
-  m->asked_bytes = requested(s, first);
+  if (first != NULL) m->asked_bytes = requested(s, first);
   uint64_t device = scan_number_after(s, "GPU ");
   m->device = device < UINT32_MAX ? (uint32_t)device : UINT32_MAX;
   read_version(&m->context, s);

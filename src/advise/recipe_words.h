@@ -14,7 +14,7 @@
 #define T(name) TRAIT_##name
 #define P(name) PROGRAM_##name
 /* programs whose settings decide: no general change applies to them */
-#define OWN_PROGRAMS (P(HASHCAT) | P(ISAAC) | P(DYNAMICS) | P(WGPU) | P(CANDLE))
+#define OWN_PROGRAMS (P(HASHCAT) | P(ISAAC) | P(DYNAMICS) | P(WGPU) | P(CANDLE) | P(CUDA_CALL))
 #define TORCHY       (K(TORCH) | K(CUDA))
 #define FULL         (C(BATCH_TOO_BIG) | C(UNKNOWN))
 #define NOT_ROOM     (D(ROOM) | D(ABSURD) | D(INIT))

@@ -62,6 +62,10 @@ enum {
 #define DERIVED_NO_SWAP  (UINT64_C(1) << 52) /* one request of the host; swap cannot serve it */
 #define DERIVED_TENSOR   (UINT64_C(1) << 53) /* one large tensor on the host */
 #define DERIVED_CARVED   (UINT64_C(1) << 54) /* an integrated GPU with little of the RAM */
+#define DERIVED_SPARED   (UINT64_C(1) << 55) /* a container was killed, not by its own limit */
+#define DERIVED_TOKENS   (UINT64_C(1) << 56) /* the server's text gives the tokens that fit */
+#define DERIVED_FAR      (UINT64_C(1) << 57) /* a model needs several times the RAM that is free */
+#define DERIVED_DRAWS    (UINT64_C(1) << 58) /* a web interface that makes pictures */
 #define DERIVED_FREED    (UINT64_C(1) << 38) /* the request alone is within the limit */
 
 #define RECIPE_HALF_BATCH                                                                          \

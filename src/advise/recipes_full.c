@@ -132,7 +132,21 @@ static const recipe rows[] = {
      .cost = "slower; seams are possible"},
     {.causes = FULL,
      .kinds = TORCHY | K(DIRECTML),
+     .need = M(COMFY) | M(APPLE),
+     .mustnot = NOT_ROOM,
+     .change = "a smaller version of the model and of its text encoders (GGUF: Q8_0, Q5_K_S; MPS "
+               "has no fp8)",
+     .cost = "a little quality"},
+    {.causes = FULL,
+     .kinds = TORCHY | K(DIRECTML),
+     .need = M(COMFY) | M(APPLE),
+     .mustnot = NOT_ROOM,
+     .change = "a smaller picture or fewer frames at once (batch size 1), and VAE Decode (Tiled)",
+     .cost = "smaller results"},
+    {.causes = FULL,
+     .kinds = TORCHY | K(DIRECTML),
      .need = M(COMFY),
+     .never = M(APPLE),
      .mustnot = NOT_ROOM,
      .change = "start with python main.py --lowvram, and make a smaller picture or fewer frames at "
                "once (batch size 1)",
@@ -140,7 +154,7 @@ static const recipe rows[] = {
     {.causes = FULL,
      .kinds = TORCHY | K(DIRECTML),
      .need = M(COMFY),
-     .never = M(DECODING),
+     .never = M(DECODING) | M(APPLE),
      .mustnot = NOT_ROOM,
      .change = "a smaller version of the model (fp8, GGUF), and VAE Decode (Tiled)",
      .cost = "a little quality"},
@@ -265,8 +279,8 @@ static const recipe rows[] = {
      .mustnot = NOT_ROOM,
      .never = M(TRAINER),
      .change =
-         "smaller pictures: imgsz=512 (ultralytics), --img 512; or a smaller model (s instead "
-         "of m)",
+         "smaller pictures: imgsz=512 (640 if it is not set; YOLOv5, v7: --img 512), or a smaller "
+         "model (yolov8n, yolo11n)",
      .cost = "small objects may be missed"},
     {.causes = FULL,
      .kinds = TORCHY,
@@ -337,8 +351,9 @@ static const recipe rows[] = {
     {.causes = FULL,
      .kinds = K(CUDA),
      .need = M(MATLAB),
-     .mustnot = NOT_ROOM,
-     .change = "a smaller mini-batch: trainingOptions(…, MiniBatchSize=8), or smaller images; "
+     .mustnot = NOT_ROOM | D(BATCH) | D(ONE),
+     .other = P(MATCONVNET),
+     .change = "half the mini-batch: trainingOptions(…, MiniBatchSize=…), or smaller images; "
                "reset(gpuDevice) frees what an earlier run left",
      .cost = "more, smaller steps"},
     {.causes = FULL,

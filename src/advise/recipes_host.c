@@ -17,6 +17,34 @@
 #define WHEEL "install a ready-built wheel instead"
 
 static const recipe rows[] = {
+    /* ---- reinforcement learning ---- */
+    {.hosts = H(KILLED) | H(KERNEL) | H(CONTAINER) | H(PYTHON) | H(NUMPY),
+     .program = P(REPLAYS),
+     .mustnot = D(ABSURD) | D(OTHER),
+     .change = "a smaller replay buffer (half of its size until it fits), with images as uint8; it "
+               "grows until it is full, so watch the RAM for the first hours",
+     .cost = "older experience is forgotten earlier"},
+    {.hosts = H(KILLED) | H(KERNEL) | H(CONTAINER) | H(PYTHON) | H(NUMPY),
+     .program = P(REPLAYS),
+     .mustnot = D(ABSURD) | D(OTHER),
+     .change = "fewer environments at once: each is a process with memory of its own",
+     .cost = "slower learning"},
+    /* ---- a container that was not killed at its own limit ---- */
+    {.hosts = H(KILLED),
+     .must = D(SPARED),
+     .change = "see whether the host ran out: sudo dmesg -T | grep -i 'killed process', on the "
+               "machine that runs the container",
+     .cost = "none"},
+    {.hosts = H(KILLED),
+     .must = D(SPARED),
+     .change = "see what stopped it: docker events --since 24h --filter event=kill --filter "
+               "event=die (docker stop, a health check, an orchestrator)",
+     .cost = "none"},
+    {.hosts = H(KILLED),
+     .must = D(SPARED),
+     .change = "if it was the host: give the container a limit below the host's RAM (docker run "
+               "--memory=8g), and start fewer containers at once",
+     .cost = "less is left for the container"},
     {.hosts = H(JOB) | H(KILLED) | H(KERNEL) | H(CONTAINER),
      .with = T(WORKFLOW),
      .change = "more memory for the rule: resources: mem_mb=32000 in the Snakefile, or "
@@ -82,24 +110,30 @@ static const recipe rows[] = {
      .cost = "less is left for others on the host"},
     {.hosts = H(PYTHON),
      .need = M(MATLAB),
-     .must = D(OWN_LIMIT),
+     .program = P(ARRAY_MOST),
      .change =
          "build it in blocks, or sparse: sparse(i, j, v) for mostly zeros; matfile(f) or tall "
          "arrays for what is larger than RAM",
      .cost = "a change of the program"},
     {.hosts = H(PYTHON),
      .need = M(MATLAB),
-     .must = D(OWN_LIMIT),
+     .program = P(ARRAY_MOST),
      .change = "check the sizes: zeros(n) has n rows and n columns; zeros(n, 1) is a column",
      .cost = "none"},
     {.hosts = H(PYTHON),
      .need = M(MATLAB),
-     .must = D(OWN_LIMIT),
+     .program = P(ARRAY_MOST),
      .change = "only if the machine has the RAM: HOME > Preferences > MATLAB > Workspace: MATLAB "
                "array size limit",
      .cost = "the machine may become slow"},
     {.hosts = H(PYTHON),
+     .program = P(R_LIMIT),
+     .change = "less at once: keep matrices sparse (Matrix, no as.matrix()), read only the columns "
+               "that are used (data.table::fread(f, select = …)), rm(x); gc()",
+     .cost = "a change of the script"},
+    {.hosts = H(PYTHON),
      .must = D(OWN_LIMIT),
+     .other = P(R_LIMIT),
      .need = M(R) | M(WINDOWS),
      .change =
          "raise R's limit, if the page file is large enough: memory.limit(size = 32000) (MiB); "
@@ -108,6 +142,7 @@ static const recipe rows[] = {
     {.hosts = H(NUMPY) | H(PYTHON) | H(TORCH),
      .must = D(OWN_LIMIT),
      .never = M(MATLAB) | M(WINDOWS),
+     .other = P(R_LIMIT),
      .change = "raise it: ulimit -v unlimited, or the program's resource.setrlimit(RLIMIT_AS, …)",
      .cost = "less is left for others on the host"},
     {.hosts = H(PYTHON) | H(TORCH),
@@ -231,6 +266,7 @@ static const recipe rows[] = {
          "dicts: workers copy Python objects they touch",
      .cost = "a change of the dataset"},
     {.hosts = H(WORKER),
+     .need = M(CONTAINER),
      .mustnot = D(EXECUTOR),
      .change = "in a container a larger /dev/shm: docker run --shm-size=8g",
      .cost = "it counts as RAM"},
@@ -284,6 +320,19 @@ static const recipe rows[] = {
          "a larger page file: System > Advanced > Performance > Virtual memory: 1.5 times the "
          "RAM, on a drive with free space, then restart; and close other programs",
      .cost = "disk space"},
+    {.hosts = H(PYTHON) | H(TORCH),
+     .need = M(WEBUI) | M(WINDOWS),
+     .mustnot = D(ABSURD),
+     .change =
+         "a larger page file: System > Advanced > Performance > Virtual memory: 1.5 times the "
+         "RAM, on a drive with free space, then restart; and close other programs",
+     .cost = "disk space"},
+    {.hosts = H(PYTHON) | H(TORCH),
+     .need = M(WEBUI),
+     .mustnot = D(ABSURD),
+     .change = "keep fewer models in RAM: Settings > System > maximum number of checkpoints loaded "
+               "at once: 1, and a smaller picture or batch",
+     .cost = "a change of model takes longer"},
     {.hosts = H(PAGEFILE) | H(PYTHON) | H(TORCH) | H(KILLED) | H(KERNEL),
      .need = M(COMFY),
      .mustnot = D(ABSURD) | D(OTHER),
@@ -491,7 +540,7 @@ static const recipe rows[] = {
                "multiplies), feed batches (tf.data, DataLoader) in place of all data, 16 bits or "
                "uint8",
      .cost = "a loop over the parts"},
-    {.hosts = H(NOTEBOOK) | H(DIED),
+    {.hosts = H(NOTEBOOK) | H(DIED) | H(LARGE),
      .need = M(COLAB),
      .change = "Runtime > Change runtime type > High-RAM, or restart and run fewer cells",
      .cost = "Colab Pro"},

@@ -50,7 +50,7 @@ static const recipe rows[] = {
      .change = "give the server more of the device: --gpu-memory-utilization 0.95",
      .cost = "less is left for others on the device"},
     {.kinds = K(VLLM),
-     .mustnot = D(START) | D(COMPUTE) | D(WEIGHTS) | D(MEASURED),
+     .mustnot = D(START) | D(COMPUTE) | D(WEIGHTS) | D(MEASURED) | D(TOKENS),
      .change = "allow shorter requests and fewer at once: --max-model-len 4096 --max-num-seqs 16",
      .cost = "longer prompts are refused"},
     {.kinds = K(VLLM),
@@ -182,6 +182,18 @@ static const recipe rows[] = {
      .cost = "less of a long conversation is seen"},
     {.kinds = K(LLAMA),
      .with = T(LLAMA_CPP),
+     .must = D(COMPUTE),
+     .change = "a shorter context: Llama(…, n_ctx=4096, n_batch=256, flash_attn=True)",
+     .cost = "less of a long conversation is seen"},
+    {.kinds = K(LLAMA),
+     .with = T(LLAMA_CPP),
+     .program = P(PIPELINE),
+     .change =
+         "less on the device that failed: Llama(…, tensor_split=[…]) with a smaller number for "
+         "it than for the others (the first number is device 0)",
+     .cost = "the others hold more"},
+    {.kinds = K(LLAMA),
+     .with = T(LLAMA_CPP),
      .change = "fewer layers on the device: Llama(…, n_gpu_layers=20); lower until it loads",
      .cost = "slower: the other layers run on the CPU"},
     {.kinds = K(LLAMA),
@@ -253,8 +265,8 @@ static const recipe rows[] = {
      .without = FRONT_ENDS,
      .must = D(COMPUTE),
      .program = P(PIPELINE),
-     .change = "fewer layers on the device that failed: --tensor-split (-ts) with a smaller first "
-               "number for device 0: -ts 6,10,10,…",
+     .change = "fewer layers on the device that failed: --tensor-split (-ts) with a smaller number "
+               "for it than for the others (the first number is device 0)",
      .cost = "the others hold more"},
     {.causes = C(ONE_SPIKE),
      .kinds = K(LLAMA),
@@ -306,19 +318,33 @@ static const recipe rows[] = {
      .change = "see who else is on the device: rocm-smi --showpids",
      .cost = "none"},
     {.hosts = H(MODEL),
+     .must = D(FAR),
+     .change =
+         "a much smaller model: in Q4 a billion parameters need about 0.6 GB, and the context 1 "
+         "to 2 GB on top (8B: about 7 GB)",
+     .cost = "quality"},
+    {.hosts = H(MODEL),
+     .must = D(FAR),
+     .change = "a machine with that much RAM, or a service that runs the model",
+     .cost = "another machine"},
+    {.hosts = H(MODEL),
+     .mustnot = D(FAR),
      .change = "a smaller model, or a smaller quantization of it (Q4_K_M instead of Q8_0), or a "
                "shorter context (num_ctx 2048)",
      .cost = "a little quality"},
     {.hosts = H(MODEL),
+     .mustnot = D(FAR),
      .need = M(WINDOWS),
      .change = "free RAM: close other programs, or enlarge the page file: System > Advanced > "
                "Performance > Virtual memory; then restart",
      .cost = "the page file is slow"},
     {.hosts = H(MODEL),
+     .mustnot = D(FAR),
      .need = M(MAC),
      .change = "free RAM: close other programs: Activity Monitor > Memory shows who holds it",
      .cost = "none"},
     {.hosts = H(MODEL),
+     .mustnot = D(FAR),
      .never = M(WINDOWS) | M(MAC),
      .change = "free RAM: close other programs, or add swap (Linux: sudo fallocate -l 16G "
                "/swapfile; sudo "
@@ -414,6 +440,25 @@ static const recipe rows[] = {
      .kinds = TORCHY,
      .need = M(DIFFUSERS),
      .never = M(COMFY) | M(WEBUI) | M(APPLE),
+     .program = P(OFFLOADS),
+     .other = P(SEQUENCES),
+     .change = "offload layer by layer instead of one whole model after the other: "
+               "pipe.enable_sequential_cpu_offload() in place of the call in the script",
+     .cost = "much slower: every layer crosses the bus at every step"},
+    {.causes = C(WEIGHTS_TOO_BIG),
+     .kinds = TORCHY,
+     .need = M(DIFFUSERS),
+     .never = M(COMFY) | M(WEBUI) | M(APPLE) | M(QUANTIZED),
+     .change =
+         "load the large models of the pipeline in 4 bits: from_pretrained(…, "
+         "quantization_config=PipelineQuantizationConfig(quant_backend=\"bitsandbytes_4bit\", "
+         "quant_kwargs={\"load_in_4bit\": True}))",
+     .cost = "a little quality"},
+    {.causes = C(WEIGHTS_TOO_BIG),
+     .kinds = TORCHY,
+     .need = M(DIFFUSERS),
+     .never = M(COMFY) | M(WEBUI) | M(APPLE),
+     .other = P(OFFLOADS),
      .change = "instead of pipe.to(\"cuda\"): pipe.enable_model_cpu_offload(), or "
                "pipe.enable_sequential_cpu_offload(), which needs least",
      .cost = "slower: parts of the model move between RAM and the device"},
@@ -457,7 +502,7 @@ static const recipe rows[] = {
     {.causes = C(WEIGHTS_TOO_BIG),
      .kinds = TORCHY,
      .need = M(TRANSFORMERS),
-     .never = M(APPLE) | M(QUANTIZED),
+     .never = M(APPLE) | M(QUANTIZED) | M(DIFFUSERS),
      .without = T(FSDP) | T(AXOLOTL),
      .change = "load in 4 bits: from_pretrained(…, quantization_config=BitsAndBytesConfig("
                "load_in_4bit=True))",
@@ -478,8 +523,31 @@ static const recipe rows[] = {
      .cost = "slower: the models cross the bus"},
     {.causes = C(WEIGHTS_TOO_BIG),
      .kinds = TORCHY,
+     .need = M(WHISPER),
+     .never = M(TRANSFORMERS) | M(DIFFUSERS) | M(COMFY),
+     .change =
+         "a smaller model: whisper.load_model(\"small\") needs about 2 GB (medium 5, large 10; "
+         "turbo 6)",
+     .cost = "more errors in the text"},
+    {.causes = C(WEIGHTS_TOO_BIG),
+     .kinds = TORCHY,
+     .need = M(WHISPER),
+     .never = M(TRANSFORMERS) | M(DIFFUSERS) | M(COMFY),
+     .change = "the same model in 8 bits with faster-whisper: WhisperModel(\"large-v3\", "
+               "device=\"cuda\", compute_type=\"int8\")",
+     .cost = "another package; a little quality"},
+    {.causes = C(WEIGHTS_TOO_BIG),
+     .kinds = TORCHY,
+     .need = M(WHISPER),
+     .never = M(TRANSFORMERS) | M(DIFFUSERS) | M(COMFY),
+     .change = "half the weights' memory: make it 16-bit in RAM, then move it: "
+               "whisper.load_model(name, device=\"cpu\").half().to(\"cuda\")",
+     .cost = "16-bit arithmetic"},
+    {.causes = C(WEIGHTS_TOO_BIG),
+     .kinds = TORCHY,
      .without = T(WEIGHTS_FILE) | T(KOHYA),
-     .never = M(INTEL) | M(SAVING) | M(TRANSFORMERS) | M(DIFFUSERS) | M(COMFY) | M(WEBUI) | M(HALF),
+     .never = M(WHISPER) | M(INTEL) | M(SAVING) | M(TRANSFORMERS) | M(DIFFUSERS) | M(COMFY) |
+              M(WEBUI) | M(HALF),
      .change = "put the weights on the device in 16 bits: model.half() before .to(\"cuda\")",
      .cost = "16-bit arithmetic: half the memory of float32 weights"},
     {.causes = C(WEIGHTS_TOO_BIG),
@@ -739,6 +807,38 @@ static const recipe rows[] = {
      .cost = "a loop over the parts"},
 
     /* ---- results that pile up ---- */
+    {.causes = C(LEAK),
+     .kinds = TORCHY,
+     .program = P(RETAINS),
+     .change = "drop retain_graph=True where no second backward() uses the same graph; where one "
+               "does (GradNorm), only the last of them runs without it, and frees the graph",
+     .cost = "none"},
+    {.causes = C(LEAK),
+     .kinds = TORCHY,
+     .program = P(RETAINS),
+     .change = "keep numbers from step to step, not tensors with their graph: loss.item(), "
+               "initial_loss = loss.detach(), hidden = hidden.detach()",
+     .cost = "none"},
+    {.causes = C(LEAK),
+     .kinds = TORCHY,
+     .program = P(RETAINS),
+     .change =
+         "check it: print(torch.cuda.memory_allocated()) after each step; the number must stop "
+         "growing after the first few",
+     .cost = "none"},
+    {.causes = C(LEAK),
+     .kinds = TORCHY,
+     .need = M(LIGHTNING),
+     .change = "keep numbers and copies in validation_step: self.out.append(out.detach().cpu()), "
+               "loss.item(); clear the list in on_validation_epoch_end",
+     .cost = "none"},
+    {.causes = C(LEAK),
+     .kinds = TORCHY,
+     .need = M(LIGHTNING),
+     .change =
+         "reset metrics after each epoch (torchmetrics: metric.reset(), compute_on_cpu=True), "
+         "above all those that keep every prediction (AUROC, PR curves)",
+     .cost = "none"},
     {.causes = C(LEAK),
      .kinds = TORCHY,
      .with = T(FOLDS),

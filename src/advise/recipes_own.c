@@ -10,6 +10,33 @@
   "CUDA_VISIBLE_DEVICES=1"
 
 static const recipe rows[] = {
+    /* ---- a web interface, and one huge request of attention ---- */
+    {.causes = C(ONE_SPIKE),
+     .kinds = TORCHY,
+     .need = M(WEBUI),
+     .change = "attention in parts: COMMANDLINE_ARGS with --xformers, --opt-sdp-attention (PyTorch "
+               "2) or --opt-sub-quad-attention",
+     .cost = "none"},
+    {.causes = C(ONE_SPIKE),
+     .kinds = TORCHY,
+     .need = M(WEBUI),
+     .change = "a smaller resolution: a lower upscale factor of hires.fix, or enlarge the finished "
+               "picture in tiles (Extras, Ultimate SD Upscale, Tiled Diffusion with Tiled VAE)",
+     .cost = "less detail, or seams"},
+    {.causes = C(ONE_SPIKE),
+     .kinds = TORCHY,
+     .need = M(WEBUI),
+     .change = "one picture at a time: batch size 1, and --medvram",
+     .cost = "slower"},
+    /* ---- YOLO, with its memory in pieces ---- */
+    {.causes = C(FRAGMENTATION),
+     .kinds = TORCHY,
+     .need = M(YOLO),
+     .mustnot = NOT_ROOM,
+     .change =
+         "smaller pictures, which need smaller pieces: imgsz=512 (640 if it is not set), or a "
+         "smaller model (yolov8n, yolo11n)",
+     .cost = "small objects may be missed"},
     {.kinds = K(CUDA),
      .with = T(EDITOR),
      .change =
@@ -384,6 +411,32 @@ static const recipe rows[] = {
                "--skip-invalid-size-inputs-valid-test",
      .cost = "they are not learned"},
 
+    /* ---- a program in CUDA C ---- */
+    {.kinds = K(CUDA),
+     .program = P(CUDA_CALL),
+     .change = "see what is free before the call: cudaMemGetInfo(&free, &total); nvidia-smi lists "
+               "other processes on the device",
+     .cost = "none"},
+    {.kinds = K(CUDA),
+     .program = P(CUDA_CALL),
+     .change = "smaller arrays: a smaller grid or problem, float instead of double, or parts one "
+               "after the other; check that the product of the sizes does not overflow an int",
+     .cost = "a loop over the parts"},
+    {.kinds = K(CUDA),
+     .program = P(CUDA_CALL),
+     .change = "free what is no longer used: cudaFree for each cudaMalloc; compute-sanitizer "
+               "--leak-check full PROGRAM lists what was not freed",
+     .cost = "none"},
+
+    /* ---- dlib ---- */
+    {.causes = FULL,
+     .kinds = K(CUDA),
+     .program = P(DLIB),
+     .mustnot = NOT_ROOM,
+     .change = "a smaller mini-batch: trainer.set_mini_batch_size(…), or fewer crops for each "
+               "train_one_step(); smaller crops (set_chip_dims)",
+     .cost = "more, smaller steps"},
+
     /* ---- hashcat ---- */
     {.kinds = K(CUDA),
      .program = P(HASHCAT),
@@ -504,7 +557,8 @@ static const recipe rows[] = {
      .cost = "variables on the GPU are lost"},
     {.kinds = K(CUDA),
      .program = P(MATCONVNET),
-     .change = "a smaller batch: opts.batchSize = 16 (opts.numSubBatches = 4 keeps the training "
+     .mustnot = D(BATCH) | D(ONE),
+     .change = "a smaller batch: half of opts.batchSize (opts.numSubBatches = 4 keeps the training "
                "step)",
      .cost = "more, smaller steps"},
     {.kinds = K(CUDA),
