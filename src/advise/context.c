@@ -106,6 +106,8 @@ static const struct {
     {"peft", CONTEXT_BIT(LORA)},
     {"lora", CONTEXT_BIT(LORA)},
     {"lightning", CONTEXT_BIT(LIGHTNING)},
+    {"Validation DataLoader 0:", CONTEXT_BIT(LIGHTNING)},
+    {", v_num=", CONTEXT_BIT(LIGHTNING)},
     {"deepspeed", CONTEXT_BIT(DEEPSPEED)},
     {"DeepSpeed", CONTEXT_BIT(DEEPSPEED)},
     {"zero3", CONTEXT_BIT(DEEPSPEED)},

@@ -145,7 +145,8 @@ void context_read_programs(context *c, scan_text raw) {
   read_appends(c, raw);
   if (is_rust(raw)) c->seen |= CONTEXT_BIT(NATIVE);
   if (is_old_flow(raw)) c->traits |= TRAIT_TF1;
-  static const char *const python[] = {"Traceback (most", ".py", "torch", "xgboost", "cupy"};
+  static const char *const python[] = {"Traceback (most", ".py",  "torch",
+                                       "xgboost",         "cupy", "dlib"};
   if (scan_has_any(raw, python, sizeof python / sizeof *python)) c->programs &= ~PROGRAM_CUDA_CALL;
   /* The weights of a pipeline are loaded in 16 bits. */
   static const char *const half[] = {"torch_dtype=torch.bfloat16", "torch_dtype=torch.float16"};

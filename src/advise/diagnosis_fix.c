@@ -11,6 +11,7 @@
 
 #define FIXES_SHOWN 4
 #define HELD_LEAST  (UINT64_C(1) << 30)   /* data from here on fills a device by itself */
+#define DEVICE_MOST (UINT64_C(192) << 30) /* few devices have more */
 #define REST_OWN    (UINT64_C(1) << 30)   /* a process needs as much besides its tensors */
 #define SWAP_MOST   (UINT64_C(24) << 30)  /* the swap file that the tables name has 16 GiB */
 #define HUGE_LEAST  (UINT64_C(256) << 30) /* more than a machine has by this is hopeless */
@@ -112,7 +113,9 @@ static uint64_t derive(const explanation *x) {
   set |= huge ? DERIVED_HUGE : 0;
   /* MATLAB compares an array with its preference, not with what is free. */
   bool preference = m->kind == MESSAGE_HOST && (c->programs & PROGRAM_ARRAY_MOST) != 0;
-  set |= larger || huge || one_buffer || preference ? DERIVED_HOPELESS : 0;
+  bool result =
+      m->kind == MESSAGE_XLA && diagnosis_known(m->out_bytes) && m->out_bytes >= DEVICE_MOST;
+  set |= larger || huge || one_buffer || preference || result ? DERIVED_HOPELESS : 0;
   const numbers *n = &x->evidence.n;
   bool both = diagnosis_known(n->asked_bytes) && diagnosis_known(n->free_bytes) &&
               diagnosis_known(n->cached_bytes) && n->cached_bytes < n->asked_bytes &&
@@ -179,7 +182,7 @@ static bool wrong_language(const recipe *r, const context *c) {
  * large whatever is free. */
 static bool frees_only(const recipe *r) {
   static const char *const words[] = {"other program", "other process", "who else", "swap",
-                                      "page file",     "larger runner", "add RAM"};
+                                      "page file",     "larger runner", "add RAM",  "MEM_FRACTION"};
   scan_text change = {r->change, r->change + strlen(r->change)};
   return scan_has_any(change, words, sizeof words / sizeof *words);
 }

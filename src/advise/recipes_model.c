@@ -445,6 +445,14 @@ static const recipe rows[] = {
      .change = "offload layer by layer instead of one whole model after the other: "
                "pipe.enable_sequential_cpu_offload() in place of the call in the script",
      .cost = "much slower: every layer crosses the bus at every step"},
+    {.causes = C(WEIGHTS_TOO_BIG) | FULL,
+     .kinds = TORCHY,
+     .need = M(DIFFUSERS),
+     .never = M(COMFY) | M(WEBUI) | M(APPLE),
+     .program = P(SEQUENCES),
+     .change = "a smaller picture: height=1024, width=1024 or less, one at a time "
+               "(num_images_per_prompt=1); pipe.enable_vae_tiling() for the decoder",
+     .cost = "smaller results"},
     {.causes = C(WEIGHTS_TOO_BIG),
      .kinds = TORCHY,
      .need = M(DIFFUSERS),
@@ -510,6 +518,7 @@ static const recipe rows[] = {
     {.causes = C(WEIGHTS_TOO_BIG),
      .kinds = TORCHY,
      .need = M(TRANSFORMERS) | M(HALF),
+     .other = P(OFFLOADS),
      .without = T(FSDP) | T(AXOLOTL),
      .change = "let layers that do not fit run from RAM: from_pretrained(…, device_map=\"auto\") "
                "instead of .to(\"cuda\")",
