@@ -85,7 +85,8 @@ static void say_circumstances(explanation *x) {
   if (m->context.line[0] != '\0')
     cause_say(c, "your own line in the traceback: %s%s%s", m->context.line,
               during[0] != '\0' ? ", " : "", during);
-  else if (during[0] != '\0' && m->kind != MESSAGE_HOST)
+  else if (during[0] != '\0' && m->kind != MESSAGE_HOST &&
+           (m->context.programs & PROGRAM_OFFLOADS) == 0) /* its script both loads and runs */
     cause_say(c, "it failed %s", during);
   for (uint32_t i = 0; i < m->said_count; i++) cause_say(c, "the text says: %s", m->said[i]);
   if ((m->details & MESSAGE_SKIPPED) != 0)
