@@ -153,9 +153,8 @@ static void detect_one_array(explanation *x) {
     cause_say(c, "the line: %s", m->context.code);
     cause_say(c, "%s", way->what);
     if ((m->context.traits & TRAIT_PDIST) != 0)
-      cause_say(c, "SciPy computes these distances in float64: a smaller type of the input does "
-                   "not "
-                   "help");
+      cause_say(c, "SciPy computes these distances in float64: a smaller type of the input "
+                   "does not help");
     return;
   }
   cause_say(c, "the text does not show whether it is a copy, a whole file, or simply too large");

@@ -613,10 +613,10 @@ void host_use_less(const host_record *r, char *out, size_t size, const host_obje
   else if (is_collection(o))
     bound(&c, out, size, o);
   else if (host_is_array(o))
-    snprintf(out, size, "%s%s, or work on a block of rows at a time; del %s after its last use",
-             strstr(o->of, "64") != NULL ? "a smaller type takes half: float32 or int32 for "
-                                         : "a "
-                                           "smaller type for ",
+    snprintf(out, size,
+             "%s for %s, or work on a block of rows at a time; del %s after its last use",
+             strstr(o->of, "64") != NULL ? "a smaller type takes half: float32 or int32"
+                                         : "a smaller type",
              name, name);
   else if (is_memory_file(o))
     snprintf(out, size, "write to a file on disk instead of %s (tempfile.TemporaryFile())", name);
