@@ -25,18 +25,11 @@ static const char *const skips[] = {"skipping",        "skipped batch",         
                                     "skip this batch", "attempting to recover", "oom caught",
                                     "caught oom",      "ignoring batch"};
 
-#define HAS_ANY(t, words) scan_has_any_case(t, words, sizeof(words) / sizeof *(words))
-
 /* Returns where the words begin that say how the program goes on, or NULL. */
 static const char *mark_in(scan_text line, bool *retry) {
-  *retry = HAS_ANY(line, retries);
-  if (!*retry && !HAS_ANY(line, skips)) return NULL;
-  /* The first place from which on the words are no longer there is after them. */
-  for (const char *at = line.end; at > line.at; at--) {
-    scan_text rest = {at - 1, line.end};
-    if (*retry ? HAS_ANY(rest, retries) : HAS_ANY(rest, skips)) return at - 1;
-  }
-  return line.at;
+  const char *mark = scan_last_case(line, retries, sizeof retries / sizeof *retries);
+  *retry = mark != NULL;
+  return mark != NULL ? mark : scan_last_case(line, skips, sizeof skips / sizeof *skips);
 }
 
 static scan_text clipped(scan_text line) {

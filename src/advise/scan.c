@@ -247,10 +247,15 @@ void scan_copy(char *out, size_t out_bytes, scan_text t, const char *at, const c
   out[length] = '\0';
 }
 
-static bool has_case(scan_text t, const char *word) {
+static bool starts_case(scan_text t, const char *word) {
   size_t length = strlen(word);
-  for (const char *at = t.at; (size_t)(t.end - at) >= length; at++)
-    if (tolower((unsigned char)*at) == word[0] && strncasecmp(at, word, length) == 0) return true;
+  return (size_t)(t.end - t.at) >= length && tolower((unsigned char)*t.at) == word[0] &&
+         strncasecmp(t.at, word, length) == 0;
+}
+
+static bool has_case(scan_text t, const char *word) {
+  for (; t.at < t.end; t.at++)
+    if (starts_case(t, word)) return true;
   return false;
 }
 
@@ -258,4 +263,11 @@ bool scan_has_any_case(scan_text t, const char *const *words, size_t count) {
   for (size_t i = 0; i < count; i++)
     if (has_case(t, words[i])) return true;
   return false;
+}
+
+const char *scan_last_case(scan_text t, const char *const *words, size_t count) {
+  for (const char *at = t.end; at-- > t.at;)
+    for (size_t i = 0; i < count; i++)
+      if (starts_case(scan_from(t, at), words[i])) return at;
+  return NULL;
 }

@@ -29,6 +29,8 @@ static inline bool scan_has(scan_text t, const char *words) {
 }
 /* Returns whether the text has one of `count` words, which are in lower case, in any case. */
 bool scan_has_any_case(scan_text t, const char *const *words, size_t count);
+/* Returns where the last of such words begins; NULL if there is none. */
+const char *scan_last_case(scan_text t, const char *const *words, size_t count);
 /* Returns whether the text has one of `count` words. */
 static inline bool scan_has_any(scan_text t, const char *const *words, size_t count) {
   for (size_t i = 0; i < count; i++)
