@@ -1,16 +1,12 @@
 /* Loaded: see loaded.h. */
 #include "data/weights/loaded.h"
 
-#include <ctype.h>
-#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
-#include "files/json_tree.h"
+#include "data/weights/beside.h"
 
-#define CONFIG_MAX  (UINT64_C(16) << 20)
 #define NUMBERS_MAX 4
 #define DEPTH_MAX   4
 
@@ -432,19 +428,8 @@ static void add_kinds(loaded_kinds *k, const json_tree *t, const json_node *conf
 }
 
 void loaded_kinds_read(loaded_kinds *k, const model *m) {
-  char path[PATH_MAX], *text;
-  const char *slash = m->file_count > 0 ? strrchr(m->files[0].path, '/') : NULL;
-  int folder = slash != NULL ? (int)(slash - m->files[0].path) : 1;
-  size_t length;
-  json_tree t;
-  if (m->file_count == 0 || m->format == MODEL_GGUF || text_is_url(m->files[0].path) ||
-      snprintf(path, sizeof path, "%.*s/config.json", folder,
-               slash != NULL ? m->files[0].path : ".") >= PATH_MAX ||
-      model_read_text(&text, &length, path, CONFIG_MAX) != STOW_OK)
-    return;
-  if (json_tree_read(&t, text, length, path, 4 * CONFIG_MAX) == STOW_OK) {
-    if (json_root(&t)->kind == JSON_OBJECT) add_kinds(k, &t, json_root(&t), 0);
-    json_tree_free(&t);
-  }
-  free(text);
+  beside_config c;
+  if (m->format == MODEL_GGUF || !beside_config_open(&c, m)) return;
+  add_kinds(k, &c.tree, json_root(&c.tree), 0);
+  beside_config_close(&c);
 }

@@ -1,17 +1,14 @@
 /* Packed: see packed.h. */
 #include "data/weights/packed.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/text.h"
+#include "data/weights/beside.h"
 #include "data/weights/parts.h"
-#include "files/json_tree.h"
-
-#define CONFIG_MAX (UINT64_C(16) << 20)
 
 /* ---- names ---- */
 
@@ -113,25 +110,14 @@ static void read_method(packed_layers *p, const model *m) {
   static const struct {
     const char *file, *method;
   } others[] = {{"hf_quant_config.json", "modelopt"}, {"quantize_config.json", "gptq"}};
-  char path[PATH_MAX], *text;
-  const char *first = m->file_count > 0 ? m->files[0].path : "", *slash = strrchr(first, '/');
-  const char *folder = slash != NULL ? first : ".";
-  int length = slash != NULL ? (int)(slash - first) : 1;
-  size_t bytes;
-  json_tree t;
-  if (m->file_count == 0 || text_is_url(first) ||
-      snprintf(path, sizeof path, "%.*s/config.json", length, folder) >= PATH_MAX)
-    return;
-  if (access(path, F_OK) == 0 && model_read_text(&text, &bytes, path, CONFIG_MAX) == STOW_OK) {
-    if (json_tree_read(&t, text, bytes, path, 4 * CONFIG_MAX) == STOW_OK) {
-      if (json_root(&t)->kind == JSON_OBJECT) take_method(p, &t);
-      json_tree_free(&t);
-    }
-    free(text);
+  char path[PATH_MAX];
+  beside_config c;
+  if (beside_config_open(&c, m)) {
+    take_method(p, &c.tree);
+    beside_config_close(&c);
   }
   for (size_t i = 0; i < sizeof others / sizeof others[0] && p->method[0] == '\0'; i++)
-    if (snprintf(path, sizeof path, "%.*s/%s", length, folder, others[i].file) < PATH_MAX &&
-        access(path, F_OK) == 0)
+    if (beside_path(path, m, others[i].file) && access(path, F_OK) == 0)
       snprintf(p->method, sizeof p->method, "%s", others[i].method);
 }
 

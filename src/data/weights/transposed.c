@@ -1,18 +1,16 @@
 /* Transposed: see transposed.h. */
 #include "data/weights/transposed.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/list.h"
 #include "base/text.h"
-#include "files/json_tree.h"
+#include "data/weights/beside.h"
 
 #define TRIES_MAX      4 /* layers of one name to look at: they are alike */
 #define NAME_MAX_BYTES 1024
-#define CONFIG_MAX     (UINT64_C(16) << 20)
 
 /* Finds "c_attn" in "h.0.attn.c_attn.weight"; false if the name does not end in ".weight". */
 static bool leaf_of(const char *name, const char **leaf, size_t *length) {
@@ -113,21 +111,10 @@ static void read_types(transposed *to, const json_tree *t) {
 
 /* Reads the architecture from the config.json beside the model. Without one, nothing is known. */
 static void read_config(transposed *to, const model *m) {
-  char path[PATH_MAX], *text;
-  const char *slash = m->file_count > 0 ? strrchr(m->files[0].path, '/') : NULL;
-  int folder = slash != NULL ? (int)(slash - m->files[0].path) : 1;
-  size_t length;
-  json_tree t;
-  if (m->file_count == 0 || m->format == MODEL_GGUF || text_is_url(m->files[0].path) ||
-      snprintf(path, sizeof path, "%.*s/config.json", folder,
-               slash != NULL ? m->files[0].path : ".") >= PATH_MAX ||
-      model_read_text(&text, &length, path, CONFIG_MAX) != STOW_OK)
-    return;
-  if (json_tree_read(&t, text, length, path, 4 * CONFIG_MAX) == STOW_OK) {
-    read_types(to, &t);
-    json_tree_free(&t);
-  }
-  free(text);
+  beside_config c;
+  if (m->format == MODEL_GGUF || !beside_config_open(&c, m)) return;
+  read_types(to, &c.tree);
+  beside_config_close(&c);
 }
 
 /* Returns whether a word of a tensor's name is that of a part: "vision_tower" of "vision", and
