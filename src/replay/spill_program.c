@@ -140,8 +140,8 @@ static stow_status list_blocks(const recording *r, uint16_t device, uint64_t **l
   return STOW_OK;
 }
 
-/* Returns whether a block begins in this range. */
-static bool any_block(const uint64_t *list, size_t count, uint64_t addr, uint64_t bytes) {
+/* Returns the index of the first number in an ascending list that is not below `addr`. */
+static size_t first_from(const uint64_t *list, size_t count, uint64_t addr) {
   size_t low = 0, high = count;
   while (low < high) {
     size_t middle = (low + high) / 2;
@@ -150,7 +150,13 @@ static bool any_block(const uint64_t *list, size_t count, uint64_t addr, uint64_
     else
       high = middle;
   }
-  return low < count && list[low] - addr < bytes;
+  return low;
+}
+
+/* Returns whether a block begins in this range. */
+static bool any_block(const uint64_t *list, size_t count, uint64_t addr, uint64_t bytes) {
+  size_t at = first_from(list, count, addr);
+  return at < count && list[at] - addr < bytes;
 }
 
 /* ---- the framework ---- */
@@ -315,24 +321,13 @@ static stow_status build(builder *b, size_t first, size_t end) {
 enum { POOL_WORDS = 8 };
 #define POOL_BYTES ((uint64_t)64 << 20)
 
-static int compare_words(const void *a, const void *b) {
-  const uint64_t *x = a, *y = b;
-  return (*x > *y) - (*x < *y);
-}
-
 /* Returns how much of a block is used: to the last of its words, and from there as much as is
  * between two others at most. 0: it is no pool. */
 static uint64_t used_of(const spill_block *b, const uint64_t *words, size_t count) {
   uint64_t last = 0, widest = 0;
-  size_t distinct = 0, at = 0, end = count;
-  while (at < end) {
-    size_t middle = at + (end - at) / 2;
-    if (words[middle] < b->addr)
-      at = middle + 1;
-    else
-      end = middle;
-  }
-  for (; at < count && words[at] - b->addr < b->bytes; at++) {
+  size_t distinct = 0;
+  for (size_t at = first_from(words, count, b->addr); at < count && words[at] - b->addr < b->bytes;
+       at++) {
     if (words[at] == last) continue;
     if (distinct > 0 && words[at] - last > widest) widest = words[at] - last;
     last = words[at];
@@ -372,10 +367,10 @@ static uint64_t peak_of(const spill_program *p) {
 /* Leaves out what is not used of pools. PyTorch's blocks are known one by one. */
 static stow_status cut_pools(spill_program *p) {
   if (p->torch || p->word_count == 0) return STOW_OK;
-  uint64_t *words = malloc(p->word_count * sizeof *words), used;
+  uint64_t *words = malloc(p->word_count * sizeof *words), used, whole = peak_of(p);
   if (words == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for touches");
   memcpy(words, p->words, p->word_count * sizeof *words);
-  qsort(words, p->word_count, sizeof *words, compare_words);
+  qsort(words, p->word_count, sizeof *words, compare_u64);
   for (size_t i = 0; i < p->initial_count + p->op_count; i++) {
     const spill_op *op = i < p->initial_count ? NULL : &p->ops[i - p->initial_count];
     if (op != NULL && op->kind != SPILL_ALLOC) continue;
@@ -384,8 +379,8 @@ static stow_status cut_pools(spill_program *p) {
     resize(p, b, used);
   }
   free(words);
-  p->unused_bytes = p->peak_live_bytes - peak_of(p);
-  p->peak_live_bytes = peak_of(p);
+  p->unused_bytes = whole - peak_of(p);
+  p->peak_live_bytes -= p->unused_bytes;
   return STOW_OK;
 }
 
