@@ -175,11 +175,11 @@ def innermost(frames):
     return found
 
 
-def outermost(own):
+def outermost(own, modules):
     """Returns by id the outermost frame with a variable of its own for a value that several variables name, None for a module: `node`, with
-    which a function goes through a tree, is the root at first. own: (frame, variables), the innermost frames first."""
-    found = {id(value): None for name, module in list(sys.modules.items()) if is_own_module(name)
-             for value in list(get(module, "__dict__", {}).values())}
+    which a function goes through a tree, is the root at first. own: (frame, variables), the innermost frames first; modules: (name, module)
+    of the program's own."""
+    found = {id(value): None for _, module in modules for value in list(get(module, "__dict__", {}).values())}
     for frame, values in reversed(own):
         for name, value in values.items():
             if not is_given(frame, name):
@@ -197,7 +197,8 @@ def variables(main, others):
     yield from gathered(frames)
     frames += tasks_of(frames)
     given, own = [], [(frame, locals_of(frame)) for frame in frames if is_own_frame(frame)]
-    outer = outermost(own)
+    modules = [(name, module) for name, module in list(sys.modules.items()) if is_own_module(name)]
+    outer = outermost(own, modules)
     for frame, values in own:
         where = f"{frame.f_code.co_name} at {frame.f_code.co_filename}:{frame.f_lineno}"
         for name, value in values.items():
@@ -206,11 +207,10 @@ def variables(main, others):
             else:
                 yield from ((v, n, where) for v, n in opened(value, name))
     own.clear()
-    for name, module in list(sys.modules.items()):
-        if is_own_module(name):
-            where = "module " + (file_of(module) or name)
-            values = [(n, v) for n, v in list(get(module, "__dict__", {}).items()) if not is_imported(v, name)]
-            yield from named(values, where, name == "__main__" and "get_ipython" in vars(module))
+    for name, module in modules:
+        where = "module " + (file_of(module) or name)
+        values = [(n, v) for n, v in list(get(module, "__dict__", {}).items()) if not is_imported(v, name)]
+        yield from named(values, where, name == "__main__" and "get_ipython" in vars(module))
     yield from failed(main, (frame for top in [main, *others] for frame in stack_of(top)))
     for value, name, where in given:
         yield from ((v, n, where) for v, n in opened(value, name))
