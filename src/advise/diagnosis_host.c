@@ -41,7 +41,7 @@ static bool detect_own_limit(explanation *x) {
     return true;
   }
   if (!own || !known(m->limit_bytes)) return false;
-  if (has(x, CONTEXT_BIT(MATLAB)) && known(m->asked_bytes) && known(m->limit_bytes)) {
+  if (has(x, CONTEXT_BIT(MATLAB)) && known(m->asked_bytes)) {
     cause *array = diagnosis_cause(x, CAUSE_HOST_LIMIT, 0.8);
     cause_head(array, "One array of %s is larger than MATLAB's preference allows: %s",
                cause_size(m->asked_bytes), cause_size(m->limit_bytes));
@@ -282,15 +282,13 @@ static const struct {
      "The driver could not pin host memory (RAM): the line that failed asks for page-locked RAM, "
      "although the error is written as the device's",
      "RAM is nearly full, or the system limits what may be pinned (ulimit -l, a container's "
-     "memory; "
-     "under WSL about half of its RAM)"},
+     "memory; under WSL about half of its RAM)"},
     {HOST_NOTEBOOK, CAUSE_HOST_LIMIT, 0.5,
      "The notebook used all host memory (RAM) and was restarted",
      "the text does not show what filled it (a whole file, copies, a list that grows)"},
     {HOST_DIED, CAUSE_HOST_LIMIT, 0.3,
      "The notebook's kernel died, and the text does not say why: probably host memory (RAM) ran "
-     "out, "
-     "or a library crashed",
+     "out, or a library crashed",
      "the log of Jupyter says more (VS Code: Output > Jupyter): a signal 9 is a kill for memory, a "
      "signal 11 a crash"},
 };

@@ -22,11 +22,7 @@ cause *diagnosis_cause(explanation *x, cause_id id, double confidence) {
 }
 
 void diagnosis_add_fix(explanation *x, const char *change, const char *cost) {
-  if (x->fixes.count == FIXES_MAX) return;
-  fix *f = &x->fixes.list[x->fixes.count++];
-  *f = (fix){.saves_bytes = MESSAGE_UNKNOWN};
-  snprintf(f->change, sizeof f->change, "%s", change);
-  snprintf(f->cost, sizeof f->cost, "%s", cost);
+  diagnosis_add(x, &(recipe){.change = change, .cost = cost}, MESSAGE_UNKNOWN);
 }
 
 void diagnosis_write_words(char *out, size_t size, const char *words, const message *m) {

@@ -10,6 +10,11 @@ static const char *const failures[] = {
     "Aborted",   "aborted", "bad_alloc", "137",    "SIGKILL",  "xhausted",  "XHAUSTED",
     "ERROR",     "died",    "crash",     "[E]",    "core dum", "terminated"};
 
+#define BUILT "Engine built|Engine generation completed|PASSED"
+#define WORKSPACE                                                                                  \
+  "nothing must be changed; a larger workspace (trtexec --memPoolSize=workspace:8192, in MiB), "   \
+  "if the device has it, lets TensorRT try such kernels"
+
 static const struct {
   const char *words;  /* of the warning */
   const char *with;   /* … that the text must also have, or NULL */
@@ -17,18 +22,10 @@ static const struct {
   const char *size;   /* the request follows these words */
   const char *name, *help;
 } table[] = {
-    {"Skipping tactic", "insufficient memory", "Engine built|Engine generation completed|PASSED",
-     "requested size of ",
-     "TensorRT left out a kernel that needs more memory, and built the engine",
-     "nothing must be changed; a larger workspace (trtexec --memPoolSize=workspace:8192, in MiB), "
-     "if "
-     "the device has it, lets TensorRT try such kernels"},
-    {"Some tactics do not have sufficient workspace memory", NULL,
-     "Engine built|Engine generation completed|PASSED", NULL,
-     "TensorRT left out kernels that need more memory, and built the engine",
-     "nothing must be changed; a larger workspace (trtexec --memPoolSize=workspace:8192, in MiB), "
-     "if "
-     "the device has it, lets TensorRT try such kernels"},
+    {"Skipping tactic", "insufficient memory", BUILT, "requested size of ",
+     "TensorRT left out a kernel that needs more memory, and built the engine", WORKSPACE},
+    {"Some tactics do not have sufficient workspace memory", NULL, BUILT, NULL,
+     "TensorRT left out kernels that need more memory, and built the engine", WORKSPACE},
     {"exceeds 10% of", "Allocation of ", NULL, "Allocation of ",
      "TensorFlow reports every large request for host memory (RAM), also those that it gets",
      "nothing must be changed; a smaller batch, or tf.data in place of one large array, keeps the "

@@ -52,7 +52,8 @@
 #define RUN_LINE_ASKED  "asked"  /* number of the request, bytes held, 1 if complete, us, turns */
 #define RUN_LINE_OBJECT "object" /* the fields of a host_object, in the order of _holders.py */
 #define RUN_LINE_FRAME  "frame"  /* file, line, function, text of the line */
-/* tensors among the variables of the functions that run, and how many of them have a gradient */
+/* tensors of PyTorch among the variables of the functions that run, and those of them that are in
+ * an autograd graph */
 #define RUN_LINE_TENSORS "tensors"
 
 /* the limit on the address space of the process (ulimit -v), and the most of it that it used */
