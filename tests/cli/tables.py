@@ -306,6 +306,21 @@ def types_of_single_columns():
         assert (out["a"][:-1] == np.arange(9000)).all() and (out["b"][:-1] == np.arange(9000)).all() and np.isnan(out["a"][-1])
 
 
+def columns_of_gaps_keep_the_type_that_is_asked_for():
+    write("t.csv", "a,b,c\n" + ",,1\n" * 3000)
+    types = ["--type", "a=text", "--type", "b=datetime"]
+    for words in (["--threads", "1"], ["--threads", "3", "--memory", "32M"]):
+        out = shrink("t.csv", "--force", *types, *words)
+        assert texts(out, "a") == [""] * 3000, sorted(out)
+        assert out["b"].dtype.kind == "M" and out["b"].shape == (3000,) and np.isnat(out["b"]).all(), out["b"]
+    found = columns("t.csv", *types)
+    assert found["a"]["dtype"] == "text" and found["b"]["first_date"] is None and found["a"]["missing"] == found["b"]["missing"] == 3000, found
+    out = shrink(write("t.csv", "a,b\nNA,NA\n,\n"), "--force", *types)
+    assert texts(out, "a") == ["NA", ""] and np.isnat(out["b"]).all()
+    out = shrink(write("t.csv", "a,b\n"), "--force", *types)
+    assert texts(out, "a") == [] and out["b"].dtype.kind == "M" and out["b"].shape == (0,)
+
+
 def dates_and_times():
     days = [f"{np.datetime64('1999-12-30') + n}" for n in range(3000)]
     stamps = [f"{np.datetime64('2024-02-28T23:59:58.250') + np.timedelta64(n * 12345, 'ms')}".replace("T", " ") for n in range(3000)]
