@@ -38,6 +38,31 @@ for name, a in arrays.items():
     assert same(a, out[name]), name
 END
 
+test_py a_band_that_memory_does_not_hold_is_unpacked_once << 'END'
+import resource
+wide = rng.integers(0, 50, (600, 16000)).astype("f4")
+deep = rng.integers(-9, 9, (2, 45, 70, 90))
+with h5py.File("b.h5", "w") as f:
+    f.create_dataset("wide", data=wide, chunks=(600, 40), compression="gzip", compression_opts=1)
+    f.create_dataset("deep", data=deep, chunks=(1, 20, 11, 13), compression="gzip", compression_opts=1)
+    f.create_dataset("rows", data=wide, chunks=(40, 250), compression="gzip", compression_opts=1, shuffle=True)
+
+def cpu_seconds(*words):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    shrink(*words)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+for name, values in (("wide", wide), ("deep", deep), ("rows", wide)):
+    for memory in ("4M", "6M"):
+        shrink(f"b.h5:{name}", "-o", "b.npz", "--memory", memory, "--threads", "1")
+        out = np.load("b.npz")
+        assert same(values, out[out.files[0]]), (name, memory)
+# A part is a 37th of the band.
+few, many = (min(cpu_seconds("b.h5:wide", "-o", "b.npz", "--memory", m, "--threads", "1") for _ in range(2)) for m in ("256M", "4M"))
+assert many < 6 * few, (few, many)
+END
+
 test_py an_enum_is_bool_only_as_h5py_writes_it_and_otherwise_its_integers << 'END'
 kinds = {"bool": ({"FALSE": 0, "TRUE": 1}, "i1"), "names": ({"lo": -1, "hi": 1}, "i1"), "values": ({"FALSE": 1, "TRUE": 0}, "i1"),
          "other": ({"no": 0, "yes": 1}, "u1"), "three": ({"a": 0, "b": 1, "c": 7}, "i1"), "wide": ({"a": -300, "b": 70000}, "<i4"),

@@ -122,6 +122,23 @@ def the_footer_of_savetxt_is_no_row():
     assert facts["shape"] == [2, 2], facts
 
 
+def complex_numbers_of_savetxt_are_rows_of_text():
+    a = np.array([[0.5 + 1e-3j, -2.25 - 3j, 0j], [1e300 + 1j, complex(np.nan, -np.inf), -1 + 0j], [7 + 7j] * 3])
+    for number, words in enumerate((dict(), dict(header="x y z"), dict(fmt=" ".join(["%.18e%+.18ej"] * 3), header="x y z"))):
+        np.savetxt("t.txt", a, **words)
+        found = json.loads(stowage("inspect", "--json", "t.txt"))
+        assert (found["rows"], found["header"]) == (3, number > 0), found
+        out = shrink("t.txt", "--force")
+        for i, name in enumerate("012" if number == 0 else "xyz"):
+            back = np.array([complex(text.replace("+-", "-")) for text in texts(out, name)])
+            assert np.array_equal(back, a[:, i], equal_nan=True), (words, back)
+    for words, names in ((dict(), "012"), (dict(header="x,y,z"), "xyz"), (dict(header="x,y,z", comments=""), "xyz")):
+        np.savetxt("t.csv", a, delimiter=",", **words)
+        assert list(columns("t.csv")) == list(names) and json.loads(stowage("inspect", "--json", "t.csv"))["rows"] == 3, words
+    np.savetxt("t.txt", a[:, 0])
+    assert json.loads(stowage("inspect", "--json", "t.txt"))["rows"] == 3
+
+
 def each_of_several_files_may_have_what_savetxt_adds():
     values = np.arange(30.0).reshape(-1, 3)
     for delimiter in ",;\t":
