@@ -112,6 +112,23 @@ static stow_status not_found(const hdf5 *h, const char *only, const char *names)
                    names[0] != '\0' ? names : "none");
 }
 
+/* Finds the dataset that a path with soft links leads to. */
+static stow_status find_linked(hdf5 *h, const char *only, const char *names) {
+  hdf5_request request = {.what = HDF5_FIND};
+  hdf5_reply reply;
+  if (strlen(only) >= sizeof request.name) return not_found(h, only, names);
+  snprintf(request.name, sizeof request.name, "%s", only);
+  stow_status status = hdf5_child_request(&h->child, &request, &reply);
+  while (status == STOW_OK && !reply.last) {
+    status = check_dataset(h, &reply.dataset);
+    if (status == STOW_OK) status = add_dataset(h, &reply.dataset);
+    if (status == STOW_OK) status = hdf5_child_more(&h->child, &reply);
+  }
+  if (status == STOW_ERR_NOT_FOUND || (status == STOW_OK && h->count == 0))
+    return not_found(h, only, names);
+  return status;
+}
+
 static stow_status read_list(hdf5 *h, const char *only) {
   hdf5_request request = {.what = HDF5_LIST};
   hdf5_reply reply;
@@ -127,7 +144,7 @@ static stow_status read_list(hdf5 *h, const char *only) {
                names[0] != '\0' ? ", " : "", d->name);
     STOW_TRY(hdf5_child_more(&h->child, &reply));
   }
-  return only != NULL && h->count == 0 ? not_found(h, only, names) : STOW_OK;
+  return only != NULL && h->count == 0 ? find_linked(h, only, names) : STOW_OK;
 }
 
 stow_status hdf5_open(hdf5 **to, const char *path, const char *only, uint64_t budget_bytes) {

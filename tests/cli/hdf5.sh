@@ -125,7 +125,7 @@ assert {d["name"] for d in facts["arrays"] if d["left_out"]} == {"names", "pairs
 done = json.loads(stowage("shrink", "--json", "a.h5", "-o", "x.npz"))
 assert {d["name"]: d["type"] for d in done["left_out"]} == {k: v for k, v in listed.items() if k != "x"}, done
 assert np.load("x.npz").files == ["x"] and same(a, np.load("x.npz")["x"])
-for name in ("names", "packed"):
+for name in ("names", "packed", "elsewhere"):
     assert f"dataset {name} is" in stowage("shrink", "a.h5:" + name, "-o", "y.npz", fails=True)
 END
 
@@ -168,6 +168,25 @@ with h5py.File("e.h5", "w") as f:
 facts = inspect("e.h5")["arrays"]
 assert [a["dtype"] for a in facts] == ["in other files"] * 2 and "max" not in facts[0], facts
 assert "dataset raw is in other files" in stowage("shrink", "e.h5", "-o", "e.npz", fails=True)
+END
+
+test_py soft_links_are_followed_inside_the_file << 'END'
+with h5py.File("from.h5", "w") as f:
+    f["x"] = np.arange(10.0)
+values = np.arange(300).reshape(30, 10)
+with h5py.File("l.h5", "w") as f:
+    f["g/a"] = values
+    for name, target in (("soft", "/g/a"), ("group", "/g"), ("g/near", "a"), ("g/top", "/"), ("twice", "/soft"), ("none", "/lost"), ("circle", "/circle"), ("far", "/out")):
+        f[name] = h5py.SoftLink(target)
+    f["out"], f["g/lost"] = h5py.ExternalLink("from.h5", "/x"), h5py.ExternalLink("lost.h5", "/x")
+for name in ("soft", "/soft", "group/a", "g/near", "group/near", "g/top/g/a", "twice"):
+    stowage("shrink", f"l.h5:{name}", "-o", "l.npy")
+    assert same(np.load("l.npy"), values), name
+for name in ("none", "circle", "group", "soft/more"):
+    assert f"no dataset {name}; the file has: g/a" in stowage("inspect", f"l.h5:{name}", fails=True), name
+for name in ("out", "far"):
+    assert f"dataset {name} is in other files" in stowage("shrink", f"l.h5:{name}", "-o", "l.npy", fails=True), name
+assert [a["name"] for a in inspect("l.h5")["arrays"]] == ["g/a"]
 END
 
 test_py memory_stays_in_the_budget_and_a_chunk_past_it_names_the_memory_that_suffices << 'END'
