@@ -125,13 +125,22 @@ class TextColumns:
         self._most_bytes = most_bytes
         self._of: "Dict[str, Texts]" = {}
 
+    def begin(self, schema: Any) -> None:
+        """Notes which columns are text, before the first batch."""
+        for field in schema:
+            if is_text(field.type) or is_coded_text(field.type):
+                self[field.name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._of
+
     def __getitem__(self, name: str) -> Texts:
         return self._of.setdefault(name, Texts())
 
     def add(self, batch: Any) -> None:
         """Counts the texts of a batch. Of columns whose distinct texts do not fit together, the one with most gives up."""
         for name, column in zip(batch.schema.names, batch.columns):
-            if is_text(column.type) or is_coded_text(column.type):
+            if name in self:
                 self[name].add(column)
         while sum(one.held_bytes for one in self._of.values()) > self._most_bytes:
             max(self._of.values(), key=lambda one: one.held_bytes).give_up()
@@ -147,6 +156,7 @@ class Counted:
         import pyarrow
 
         reader = pyarrow.RecordBatchReader.from_stream(self._table)
+        self._texts.begin(reader.schema)
         return stream_of(reader.schema, self._pass_on(reader))
 
     def _pass_on(self, reader: Any) -> Any:

@@ -7,10 +7,10 @@ import itertools
 import os
 import re
 import tempfile
-from typing import Any, Callable, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 from ._arrow import Column, Plan
-from ._arrow_types import distinct_names, filled, is_coded_text, is_text, numpy_of, record_batches
+from ._arrow_types import filled, is_coded_text, is_text, numpy_of, record_batches
 from ._column_texts import TextColumns, Texts, offset_bytes, plain_parts, word_parts
 from ._library import Invalid, Unsupported
 from ._newfile import beside
@@ -48,7 +48,7 @@ def write_npz(frames: Any, columns: "List[Column]", texts: TextColumns, path: st
         for batch in reader:
             for writer, array in zip(writers, batch.columns):
                 writer.add(array)
-        _write_members(writers, columns, made)
+        _write_members(writers, columns, texts, made)
 
 
 def _column_writers(
@@ -58,11 +58,11 @@ def _column_writers(
     return [_column_writer(spool, field.type, column, texts) for field, column in zip(reader.schema, columns)], reader
 
 
-def _write_members(writers: "List[_Numbers | _Texts]", columns: "List[Column]", file: Any) -> None:
+def _write_members(writers: "List[_Numbers | _Texts]", columns: "List[Column]", texts: TextColumns, file: Any) -> None:
     import zipfile
 
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
-        for writer, name in zip(writers, _member_names([column.name for column in columns])):
+        for writer, name in zip(writers, member_names([column.name for column in columns], texts)):
             writer.write(archive, name)
 
 
@@ -75,18 +75,38 @@ def npz_bytes(sample: Sample, plan: Plan, texts: TextColumns) -> "Optional[int]"
     except (Invalid, Unsupported):
         return None
     headers = Count()
-    _write_members(writers, plan.columns, headers)
+    _write_members(writers, plan.columns, texts, headers)
     return headers.written + sum(one.data_bytes() for one in writers)
 
 
-def _member_names(names: "List[str]") -> "List[str]":
-    """Returns a name for each column that readers of archives accept."""
-    return distinct_names(re.sub(r"^/|\\|[\x00-\x1f]|\.(?=\.)", "_", name) for name in names)
+#: Each may be the end of a member's name. A column of text reserves all, so that the names alone show the layout.
+_ENDINGS = (".codes", ".offsets", ".bytes", ".words.offsets", ".words.bytes")
 
 
-def note_members(names: "List[str]") -> str:
+def member_names(names: "List[str]", texts: TextColumns) -> "List[str]":
+    """Returns a name for each column that readers of archives accept and that is no other column's member. Names that are free stay.
+
+    >>> member_names(["/x", "x", "x"], TextColumns(0))
+    ['_x', 'x', 'x.1']
+    """
+    taken: "Set[str]" = set()
+    made: "Dict[int, str]" = {}
+    for first, last in ((0, 1), (1, len(names) + 1)):  # the names of the file come first: in a, a, a.1 the second is a.2
+        for at, column in enumerate(names):
+            clean = re.sub(r"^/|\\|[\x00-\x1f]|\.(?=\.)", "_", column)
+            for number in range(first, last if at not in made else 0):
+                name = f"{clean}.{number}" if number else clean
+                own = {name, *(name + ending for ending in _ENDINGS if column in texts)}
+                if not own & taken:
+                    taken |= own
+                    made[at] = name
+                    break
+    return [made[at] for at in range(len(names))]
+
+
+def note_members(names: "List[str]", texts: TextColumns) -> str:
     """Returns a line for each column whose member has another name."""
-    pairs = zip(names, _member_names(names))
+    pairs = zip(names, member_names(names, texts))
     return "".join(f'\ncolumn "{name}" is member "{member}": the name is taken or unsafe in an archive' for name, member in pairs if name != member)
 
 

@@ -733,7 +733,7 @@ def shrink_tables(
         path = f"{listed[0]} and {counted(len(listed) - 1, 'more file')}"
     text, data = _report(shown(path), kind, plan)
     if target is None:
-        text += note_members([column.name for column in plan.columns])
+        text += note_members([column.name for column in plan.columns], texts)
     stored = sum(os.path.getsize(name) for name in names if os.path.exists(name))
     if expected is not None:
         about = "about " if target is not None else ""

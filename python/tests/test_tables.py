@@ -291,6 +291,15 @@ class Tables(unittest.TestCase):
             self.assertEqual(sorted(found.files), sorted(wanted.files), name)
             for member in wanted.files:
                 self.assertEqual((found[member].dtype, found[member].tolist()), (wanted[member].dtype, wanted[member].tolist()), (name, member))
+        # Columns that are called as members of others.
+        named = pyarrow.table({"a": ["x", "y"], "a.codes": [1, 2], "a.bytes": [1.5, 2.5], "a.offsets": ["long", "q"], "b.bytes": [3, 4], "b": ["", "z"]})
+        pyarrow.parquet.write_table(named, self.path("n.parquet"))
+        promised = stowage.inspect(self.path("n.parquet")).data["npz_bytes"]
+        stowage.shrink(self.path("n.parquet"), self.path("n.npz"), quiet=True, force=True)
+        self.assertEqual(promised, os.path.getsize(self.path("n.npz")))
+        back = pyarrow.table(stowage.open(self.path("n.npz")))
+        self.assertEqual(sorted(back.column_names), ["a", "a.bytes.1", "a.codes.1", "a.offsets.1", "b.1", "b.bytes"])
+        self.assertEqual([back[name].to_pylist() for name in ("a.codes.1", "b.1", "b.bytes")], [[1, 2], ["", "z"], [3, 4]])
         # More distinct texts than the budget holds: each is written out, and the size is still what was promised.
         many = pyarrow.table({"s": [f"name {i // 2}" for i in range(200000)], "t": [f"{i % 50}" for i in range(200000)]})
         pyarrow.parquet.write_table(many, self.path("m.parquet"))
