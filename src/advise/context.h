@@ -189,6 +189,7 @@ enum {
   PROGRAM_SIDES = 1 << 25,      /* the text names the size of the images */
   PROGRAM_LEAKS = 1 << 26,      /* the text speaks of a leak */
   PROGRAM_DLIB = 1 << 27,
+  PROGRAM_NCCL_DEVICES = 1 << 28, /* NCCL's lines name a second device: each rank has its own */
 };
 
 /* What limits host memory: each has its own way to raise the limit. */

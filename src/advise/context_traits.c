@@ -210,6 +210,7 @@ static const struct {
     {"nextflow", TRAIT_NEXTFLOW},
     {"Caused by: Process `", TRAIT_NEXTFLOW},
     {"LM Studio", TRAIT_LMSTUDIO},
+    {"LM STUDIO", TRAIT_LMSTUDIO},
     {"lmstudio", TRAIT_LMSTUDIO},
     {"LMSInternal", TRAIT_LMSTUDIO},
     {"lms load", TRAIT_LMSTUDIO},

@@ -273,7 +273,11 @@ bool diagnosis_host_fixes(explanation *x) {
   bool larger = diagnosis_known(m->asked_bytes) && diagnosis_known(m->host_bytes) &&
                 m->asked_bytes > m->host_bytes && (m->details & MESSAGE_BEYOND) == 0;
   bool limit = x->findings.list[0].id == CAUSE_HOST_LIMIT;
-  if ((!limit || larger) && !is_always_double(&m->context)) add_type(x);
-  if (!pairs) add_shape(x);
+  /* pandas makes such arrays itself: neither their type nor their shape is the program's. */
+  const host_way *way = host_way_of(m->context.code);
+  bool inside = way != NULL &&
+                (context_any(&m->context, CONTEXT_BIT(PANDAS)) || strcmp(way->calls, "merge") == 0);
+  if ((!limit || larger) && !is_always_double(&m->context) && !inside) add_type(x);
+  if (!pairs && !inside) add_shape(x);
   return named;
 }

@@ -120,7 +120,10 @@ static void detect_processes(explanation *x) {
       cause_say(c, "and %u more", m->process_count - PROCESSES_SHOWN);
     if (does(x, TRAIT_TESTS | TRAIT_TEST_WORKERS) && m->process_count > 1)
       cause_say(c, "they may be workers of the same test run (pytest-xdist)");
-    if ((m->context.traits & TRAIT_RESTORE) != 0 && has(x, CONTEXT_BIT(RANKS)))
+    if (m->process_count > 1 && has(x, CONTEXT_BIT(RANKS)) && !does(x, TRAIT_RESTORE))
+      cause_say(c, "the other ranks of this run may be among them: then all of them use this one "
+                   "device");
+    if (does(x, TRAIT_RESTORE) && has(x, CONTEXT_BIT(RANKS)))
       cause_say(c, "the other ranks may be among them: torch.load returns tensors to the device "
                    "that they were saved from, which is the same one for every rank");
   }
@@ -324,7 +327,9 @@ static void detect_spike(explanation *x) {
   if (!known(n->asked_bytes) || (m->details & (MESSAGE_START | MESSAGE_WEIGHTS)) != 0) return;
   /* TensorFlow's first request is its pool, and a pool's limit is not the size of a device. */
   if (m->kind == MESSAGE_TENSORFLOW && !known(m->shape_bytes) && known(n->free_bytes)) return;
-  if (m->kind == MESSAGE_CUPY && known(n->limit_bytes) && n->asked_bytes <= n->limit_bytes) return;
+  bool pool =
+      m->kind == MESSAGE_CUPY || (m->kind == MESSAGE_RMM && (m->details & MESSAGE_POOL) != 0);
+  if (pool && known(n->limit_bytes) && n->asked_bytes <= n->limit_bytes) return;
   /* A weight cannot be made in parts, as a result can. */
   if (has(x, CONTEXT_BIT(LOADING)) && !has(x, CONTEXT_BIT(FORWARD))) return;
   bool beside = known(n->live_bytes);

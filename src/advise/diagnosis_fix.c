@@ -15,6 +15,7 @@
 #define REST_OWN    (UINT64_C(1) << 30)   /* a process needs as much besides its tensors */
 #define SWAP_MOST   (UINT64_C(24) << 30)  /* the swap file that the tables name has 16 GiB */
 #define HUGE_LEAST  (UINT64_C(256) << 30) /* more than a machine has by this is hopeless */
+#define SLACK_PART  16                    /* less than this part of the request is no help */
 #define SAME_WORDS  30                    /* characters with which fixes of the same kind begin */
 
 /* Returns whether the system's log names the killed program, and it does not run Python. */
@@ -35,8 +36,7 @@ static bool is_huge(const message *m) {
   return m->asked_bytes >= HUGE_LEAST && m->asked_bytes - HUGE_LEAST >= host;
 }
 
-/* Returns whether a trainer owns the loop: its settings decide, not lines of the user's. */
-static bool is_owned(const message *m) {
+bool diagnosis_owned(const message *m) {
   const context *c = &m->context;
   bool torch = m->kind == MESSAGE_TORCH || m->kind == MESSAGE_CUDA;
   return torch && (context_any(c, CONTEXT_BIT(TRAINER) | CONTEXT_BIT(LIGHTNING)) ||
@@ -118,9 +118,12 @@ static uint64_t derive(const explanation *x) {
   set |= larger || huge || one_buffer || preference || result ? DERIVED_HOPELESS : 0;
   const numbers *n = &x->evidence.n;
   bool both = diagnosis_known(n->asked_bytes) && diagnosis_known(n->free_bytes) &&
-              diagnosis_known(n->cached_bytes) && n->cached_bytes < n->asked_bytes &&
-              n->cached_bytes >= n->asked_bytes / 4 && n->free_bytes < SCAN_HUGE &&
-              n->free_bytes + n->cached_bytes >= n->asked_bytes;
+              diagnosis_known(n->cached_bytes) && n->cached_bytes >= n->asked_bytes / 4 &&
+              n->free_bytes < SCAN_HUGE && n->cached_bytes < SCAN_HUGE &&
+              n->free_bytes + n->cached_bytes >= n->asked_bytes + n->asked_bytes / SLACK_PART;
+  /* Another process, or a state that every weight needs, takes more than the pieces have. */
+  cause_id first = x->findings.list[0].id;
+  both = both && first != CAUSE_OPTIMIZER_STATE && first != CAUSE_OTHER_PROCESS;
   bool grows = (set & DERIVED_EXPANDS) != 0 && m->kind == MESSAGE_TORCH &&
                !context_any(c, CONTEXT_BIT(AMD) | CONTEXT_BIT(INTEL) | CONTEXT_BIT(NPU) |
                                    CONTEXT_BIT(APPLE) | CONTEXT_BIT(EXPANDABLE));
@@ -134,7 +137,7 @@ static uint64_t derive(const explanation *x) {
   bool tensor = m->host == HOST_TORCH || m->host == HOST_KILLED || m->host == HOST_LARGE;
   set |= host && tensor && m->asked_bytes >= HELD_LEAST ? DERIVED_TENSOR : 0;
   set |= diagnosis_python(m) ? DERIVED_PYTHON : 0;
-  set |= is_owned(m) ? DERIVED_OWNED : 0;
+  set |= diagnosis_owned(m) ? DERIVED_OWNED : 0;
   bool within = diagnosis_known(m->asked_bytes) && diagnosis_known(m->limit_bytes) &&
                 m->asked_bytes <= m->limit_bytes;
   set |= within ? DERIVED_FREED : 0;

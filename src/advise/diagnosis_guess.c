@@ -176,6 +176,10 @@ static guess by_phase(const explanation *x) {
     return (guess){CAUSE_LEAK, 0.45,
                    "it failed during validation, which Lightning runs without gradients: probably "
                    "results or metrics of earlier batches are still alive"};
+  if (torch && has(x, MARK(EVALUATING)) && diagnosis_owned(m) && !has(x, MARK(LOADING)))
+    return (guess){CAUSE_EVAL_BATCH_BIGGER, 0.45,
+                   "it failed during evaluation, which the trainer runs without gradients: "
+                   "probably its batch or its inputs are larger than those of training"};
   if (torch && has(x, MARK(EVALUATING)) && trains && !has(x, MARK(NO_GRAD)) &&
       !has(x, MARK(LOADING)))
     return (guess){CAUSE_NO_GRAD_MISSING, 0.45,
@@ -237,6 +241,11 @@ static guess by_kind(const explanation *x) {
     return (guess){CAUSE_LIMIT, 0.5,
                    "one of its buffers is larger than the driver gives at once (the part that is "
                    "allocatable)"};
+  bool nccl = does(x, TRAIT_NCCL) || strstr(m->what, "Cuda failure ") != NULL;
+  if (nccl && m->kind == MESSAGE_CUDA && (m->context.programs & PROGRAM_NCCL_DEVICES) != 0)
+    return (guess){CAUSE_CACHE_HELD, 0.45,
+                   "NCCL allocates outside PyTorch's pool, which keeps what it has cached: "
+                   "probably pool and data together leave nothing for NCCL"};
   if (does(x, TRAIT_NCCL) && m->kind == MESSAGE_CUDA)
     return (guess){CAUSE_OTHER_PROCESS, 0.4,
                    "NCCL needs memory of its own: probably two ranks share one device, or the "
@@ -337,6 +346,11 @@ static guess by_kind(const explanation *x) {
       return (guess){CAUSE_LIMIT, 0.4,
                      "the kernels that it tried want a larger workspace than is free: a warning, "
                      "the engine is built without them unless an error follows"};
+    if ((m->details & MESSAGE_POOL) != 0)
+      return (guess){CAUSE_ONE_SPIKE, 0.5,
+                     "every kernel for one layer needs a larger workspace than it may use, so no "
+                     "engine was built: the limit on the workspace is too low, or the device too "
+                     "small"};
     if ((m->details & MESSAGE_WORKSPACE) != 0)
       return (guess){CAUSE_ONE_SPIKE, 0.5,
                      "the requested workspace is larger than the free memory"};

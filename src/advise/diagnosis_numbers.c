@@ -151,18 +151,24 @@ static void add_processes(explanation *x, cause_id id) {
     return;
   }
   size_t length = 0;
-  for (uint32_t i = 0; i < m->process_count && i < PIDS_NAMED; i++)
+  uint64_t named_bytes = 0;
+  for (uint32_t i = 0; i < m->process_count && i < PIDS_NAMED; i++) {
+    named_bytes += m->processes[i].bytes;
     length += (size_t)snprintf(pids + length, sizeof pids - length, "%s%u",
                                i == 0    ? ""
                                : windows ? " /PID "
                                          : " ",
                                m->processes[i].pid);
+  }
+  bool more = m->process_count > PIDS_NAMED;
   snprintf(text, sizeof text,
            "end %s (%s shows what %s): %s %s; or choose another device: %s_VISIBLE_DEVICES=1",
-           m->process_count > 1 ? "them" : "it", amd ? "rocm-smi --showpids" : "nvidia-smi",
-           m->process_count > 1 ? "they are" : "it is", windows ? "taskkill /PID" : "kill", pids,
-           amd ? "HIP" : "CUDA");
-  diagnosis_add(x, &r, diagnosis_saving(x, id));
+           more                   ? "the largest"
+           : m->process_count > 1 ? "them"
+                                  : "it",
+           amd ? "rocm-smi --showpids" : "nvidia-smi", m->process_count > 1 ? "they are" : "it is",
+           windows ? "taskkill /PID" : "kill", pids, amd ? "HIP" : "CUDA");
+  diagnosis_add(x, &r, more ? named_bytes : diagnosis_saving(x, id));
 }
 
 /* Raises the limit of CuPy's pool to what it held and the request together. */
@@ -298,8 +304,25 @@ bool diagnosis_batch_fix(explanation *x, uint64_t derived) {
   return true;
 }
 
+/* TensorRT: a workspace in which the kernel that was skipped fits, in whole GiB. */
+static void add_workspace(explanation *x) {
+  const message *m = &x->evidence.message;
+  char text[320];
+  recipe r = {.change = text, .cost = "less of the device is left for others while it builds"};
+  if ((m->details & MESSAGE_POOL) == 0) return;
+  bool sized = diagnosis_known(m->asked_bytes) && m->asked_bytes < PINNED_MOST;
+  unsigned long long gib = sized ? (m->asked_bytes >> 30) + 1 : 4;
+  snprintf(text, sizeof text,
+           "a larger workspace, if the device has it: trtexec --memPoolSize=workspace:%llu (MiB; "
+           "before TensorRT 8.4: --workspace=%llu), in Python "
+           "config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, %llu << 30)",
+           gib << 10, gib << 10, gib);
+  diagnosis_add(x, &r, MESSAGE_UNKNOWN);
+}
+
 void diagnosis_server_fixes(explanation *x) {
   const message *m = &x->evidence.message;
+  if (m->kind == MESSAGE_TENSORRT) add_workspace(x);
   if (m->kind == MESSAGE_VLLM) add_numbers(x);
   if (m->share > 0) add_less_share(x);
   if (m->share > 0) add_share(x);

@@ -77,6 +77,8 @@ context_service diagnosis_service(const message *m);
 /* Returns the traits of the program whose settings decide, 0 if it is a program of the user's own.
  * A trait counts only if the failure is of a kind that such a program reports. */
 uint64_t diagnosis_own(const message *m);
+/* Returns whether a trainer owns the loop: its settings decide, not lines of the user's. */
+bool diagnosis_owned(const message *m);
 /* Returns whether the text shows that the program is written in Python. */
 bool diagnosis_python(const message *m);
 

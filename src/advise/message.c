@@ -85,6 +85,7 @@ static const char *read_clean(message *m, scan_text t, scan_text raw) {
   if (message_device(&status, t, &device_at) &&
       (!sure || message_only_word(host.host) || device_at < host_at) && host.host != HOST_TORCH) {
     *m = status;
+    message_serve_on_torch(m);
     m->failures += sure && is_separate(t, host_at, device_at);
     if (m->kind == MESSAGE_CUDA && pins_host(t, device_at)) {
       m->kind = MESSAGE_HOST;
@@ -104,8 +105,10 @@ static const char *read_clean(message *m, scan_text t, scan_text raw) {
     *m = foreign;
     return NULL;
   }
-  if (message_host_memory(m, t, false, &host_at) || message_hint(m, t, false, &host_at))
+  if (message_host_memory(m, t, false, &host_at) || message_hint(m, t, false, &host_at)) {
+    message_serve_on_torch(m);
     return host_at;
+  }
   m->failures = 0;
   message_other(m, t);
   return NULL;
@@ -145,7 +148,8 @@ static const char *read_whole(message *m, scan_text t, scan_text raw) {
   if (second != NULL && where != NULL && second > where) t.end = second;
   if (!reads_all(m)) message_quantities(m, t, where);
   without_other_limit(m);
-  if (m->kind != MESSAGE_TORCH) message_said(m, t, where);
+  bool sum = m->host == HOST_MODEL && (m->details & MESSAGE_WEIGHTS) != 0; /* one number is all */
+  if (m->kind != MESSAGE_TORCH && !sum) message_said(m, t, where);
   message_share(m, t);
   return where;
 }

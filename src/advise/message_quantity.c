@@ -44,7 +44,8 @@ static const struct {
     {"capped", LIMIT},    {"total", TOTAL},     {"capacity", TOTAL},   {"reserved", OTHER},
     {"cached", OTHER},    {"swap", OTHER},      {"disk", OTHER},       {"file", OTHER},
     {"shmem", OTHER},     {"download*", OTHER}, {"weight*", OTHER},    {"threshold", OTHER},
-    {"vm", OTHER}, /* "total-vm": addresses, not memory */
+    {"loaded", OTHER},    {"offload*", OTHER}, /* parts of a model that are in place */
+    {"vm", OTHER},                             /* "total-vm": addresses, not memory */
 };
 
 static role role_of(const char *at, size_t length) {

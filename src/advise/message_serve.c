@@ -287,6 +287,17 @@ static bool read_pinned(message *m, scan_text t) {
   return true;
 }
 
+/* LM Studio: "Model loading was stopped due to insufficient system resources. Under the current
+ * settings, this model requires approximately 26.31 GB of memory". */
+static bool read_guardrail(message *m, scan_text t) {
+  m->kind = MESSAGE_HOST;
+  m->host = HOST_MODEL;
+  m->context.traits |= TRAIT_LMSTUDIO;
+  m->details |= MESSAGE_WEIGHTS;
+  m->asked_bytes = scan_size_after(t, "requires approximately ");
+  return true;
+}
+
 /* Recognizes "llama runner process has terminated: …", which may have any reason. */
 static bool read_runner(message *m, scan_text t) {
   if (scan_has(t, "terminated: signal: killed")) {
@@ -310,8 +321,12 @@ static bool read_onnx(message *m, scan_text t) {
 }
 
 static bool read_tensorrt(message *m, scan_text t) {
-  static const char *const signs[] = {"OutOfMemory", "out of memory", "could not be allocated",
-                                      "insufficient memory", "insufficient to use tactic"};
+  static const char *const signs[] = {"OutOfMemory",
+                                      "out of memory",
+                                      "could not be allocated",
+                                      "insufficient memory",
+                                      "insufficient to use tactic",
+                                      "insuficient memory"}; /* as 8.2 spells it */
   bool memory = false;
   for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) memory |= scan_has(t, signs[i]);
   if (!memory) return false;
@@ -325,6 +340,10 @@ static bool read_tensorrt(message *m, scan_text t) {
       m->details |= MESSAGE_WARNING;
   }
   if (scan_has(t, "orkspace") || scan_has(t, "tactic")) m->details |= MESSAGE_WORKSPACE;
+  /* A layer for which every kernel was skipped: their workspace may not be so large. */
+  bool refused = scan_has(t, "OutOfMemory") || scan_has(t, "could not be allocated") ||
+                 scan_has(t, "out of memory");
+  if (!refused && scan_has(t, "Could not find any implementation")) m->details |= MESSAGE_POOL;
   return true;
 }
 
@@ -540,6 +559,9 @@ static bool read_rmm(message *m, scan_text t) {
   if (sizes == NULL) return true;
   scan_text line = {sizes, scan_line(t, sizes).end};
   m->reserved_bytes = scan_size(line, sizes);
+  /* A pool that has memory was made before. */
+  if (known(m->reserved_bytes) && m->reserved_bytes > 0)
+    m->context.traits &= ~(uint64_t)TRAIT_POOL_START;
   m->limit_bytes = scan_size_after(line, ", ");
   return true;
 }
@@ -593,6 +615,7 @@ static const struct {
     {"[METAL] Command buffer execution failed: Insufficient Memory", MESSAGE_MLX, read_mlx},
     {"requires more system memory", MESSAGE_LLAMA, read_llama},
     {"model request too large for system", MESSAGE_LLAMA, read_ollama},
+    {"stopped due to insufficient system resources", MESSAGE_LLAMA, read_guardrail},
     {"cuda_buffer_type_alloc_buffer", MESSAGE_LLAMA, read_llama},
     {"ggml_gallocr_reserve", MESSAGE_LLAMA, read_llama},
     {"alloc_tensor_range: failed", MESSAGE_LLAMA, read_llama},
@@ -704,10 +727,17 @@ uint32_t message_serve_kinds(scan_text t) {
   return (uint32_t)__builtin_popcount(kinds);
 }
 
-/* A server's own flags decide what its PyTorch may hold; a training loop's changes do not apply. */
+/* A server's own flags decide what its PyTorch may hold; a training loop's changes do not apply. An
+ * error without numbers at its first step on the device may be another process's. */
 void message_serve_on_torch(message *m) {
   const context *c = &m->context;
-  if (m->kind != MESSAGE_TORCH || !context_any(c, CONTEXT_BIT(VLLM) | CONTEXT_BIT(SGLANG)) ||
+  uint32_t other = MESSAGE_STATUS | MESSAGE_INIT | MESSAGE_MIG;
+  bool bare = m->kind == MESSAGE_CUDA && (m->details & other) == 0 &&
+              (!context_any(c, CONTEXT_BIT(PLACING) | CONTEXT_BIT(LOADING)) ||
+               context_any(c, CONTEXT_BIT(FORWARD))) &&
+              (c->traits & TRAIT_NCCL) == 0;
+  if ((m->kind != MESSAGE_TORCH && !bare) ||
+      !context_any(c, CONTEXT_BIT(VLLM) | CONTEXT_BIT(SGLANG)) ||
       context_any(c, CONTEXT_BIT(BACKWARD) | CONTEXT_BIT(OPTIMIZER) | CONTEXT_BIT(TRAINER)))
     return;
   m->kind = context_any(c, CONTEXT_BIT(SGLANG)) ? MESSAGE_SGLANG : MESSAGE_VLLM;

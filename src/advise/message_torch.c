@@ -15,6 +15,7 @@
  * CUDA, HIP, XPU, NPU and MUSA use the same sentence. Parts may be missing: people cut texts, and
  * some devices omit parts. Every part is found by its own words. */
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "advise/message_parts.h"
@@ -48,6 +49,12 @@ static void read_processes(message *m, scan_text t) {
     if (!known(bytes) || m->process_count == MESSAGE_PROCESSES_MAX) continue;
     m->processes[m->process_count++] = (message_process){(uint32_t)pid, bytes};
   }
+}
+
+/* Sorts the processes by what they hold, the largest first. */
+static int compare_processes(const void *a, const void *b) {
+  uint64_t left = ((const message_process *)a)->bytes, right = ((const message_process *)b)->bytes;
+  return left < right ? 1 : left > right ? -1 : 0;
 }
 
 /* Finds this process among the listed ones. In a container a process does not know its own PID and
@@ -97,6 +104,7 @@ static void read_new(message *m, scan_text t) {
   if (m->process_bytes == 0 && known(m->live_bytes) && m->live_bytes > 0)
     m->process_bytes = MESSAGE_UNKNOWN;
   find_own_process(m);
+  qsort(m->processes, m->process_count, sizeof *m->processes, compare_processes);
 }
 
 static void read_old(message *m, scan_text t) {

@@ -318,6 +318,24 @@ static const recipe rows[] = {
      .change = "see who else is on the device: rocm-smi --showpids",
      .cost = "none"},
     {.hosts = H(MODEL),
+     .must = D(WEIGHTS),
+     .with = T(LMSTUDIO),
+     .change = "a shorter Context Length in the dialog that loads the model (lms load MODEL "
+               "--context-length 4096): its cache counts too",
+     .cost = "less of a long conversation is seen"},
+    {.hosts = H(MODEL),
+     .must = D(WEIGHTS),
+     .with = T(LMSTUDIO),
+     .change = "a smaller quantization of the model (Q4_K_M, Q3_K_S) or a smaller model, and "
+               "unload the others: lms unload --all",
+     .cost = "a little quality"},
+    {.hosts = H(MODEL),
+     .must = D(WEIGHTS),
+     .with = T(LMSTUDIO),
+     .change = "if the memory is there (close other programs first): Settings > Hardware > Model "
+               "loading guardrails: Relaxed",
+     .cost = "the system may freeze while it loads"},
+    {.hosts = H(MODEL),
      .must = D(FAR),
      .change =
          "a much smaller model: in Q4 a billion parameters need about 0.6 GB, and the context 1 "
@@ -328,23 +346,23 @@ static const recipe rows[] = {
      .change = "a machine with that much RAM, or a service that runs the model",
      .cost = "another machine"},
     {.hosts = H(MODEL),
-     .mustnot = D(FAR),
+     .mustnot = D(FAR) | D(WEIGHTS),
      .change = "a smaller model, or a smaller quantization of it (Q4_K_M instead of Q8_0), or a "
                "shorter context (num_ctx 2048)",
      .cost = "a little quality"},
     {.hosts = H(MODEL),
-     .mustnot = D(FAR),
+     .mustnot = D(FAR) | D(WEIGHTS),
      .need = M(WINDOWS),
      .change = "free RAM: close other programs, or enlarge the page file: System > Advanced > "
                "Performance > Virtual memory; then restart",
      .cost = "the page file is slow"},
     {.hosts = H(MODEL),
-     .mustnot = D(FAR),
+     .mustnot = D(FAR) | D(WEIGHTS),
      .need = M(MAC),
      .change = "free RAM: close other programs: Activity Monitor > Memory shows who holds it",
      .cost = "none"},
     {.hosts = H(MODEL),
-     .mustnot = D(FAR),
+     .mustnot = D(FAR) | D(WEIGHTS),
      .never = M(WINDOWS) | M(MAC),
      .change = "free RAM: close other programs, or add swap (Linux: sudo fallocate -l 16G "
                "/swapfile; sudo "
@@ -621,6 +639,25 @@ static const recipe rows[] = {
     /* ---- the optimizer's state ---- */
     {.causes = C(OPTIMIZER_STATE),
      .kinds = TORCHY,
+     .with = T(MEGATRON),
+     .change = "share weights and state among more ranks: --use-distributed-optimizer with more "
+               "data-parallel ranks, a larger --tensor-model-parallel-size or "
+               "--pipeline-model-parallel-size",
+     .cost = "more devices, or more exchange between them"},
+    {.causes = C(OPTIMIZER_STATE),
+     .kinds = TORCHY,
+     .with = T(MEGATRON),
+     .change = "keep the state in RAM: --optimizer-cpu-offload --optimizer-offload-fraction 1.0 "
+               "--use-precision-aware-optimizer (Megatron Core of 2025 and newer)",
+     .cost = "slower steps"},
+    {.causes = C(OPTIMIZER_STATE),
+     .kinds = TORCHY,
+     .with = T(MEGATRON),
+     .change = "smaller state: --use-precision-aware-optimizer --exp-avg-dtype fp8 "
+               "--exp-avg-sq-dtype fp8, gradients in 16 bits (--main-grads-dtype bf16)",
+     .cost = "slightly different training"},
+    {.causes = C(OPTIMIZER_STATE),
+     .kinds = TORCHY,
      .with = T(OLD_SPEED),
      .change = "update DeepSpeed (this one is older than 0.3 and cannot offload), then "
                "\"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": {\"device\": "
@@ -640,7 +677,7 @@ static const recipe rows[] = {
      .cost = "slower steps"},
     {.causes = C(OPTIMIZER_STATE),
      .need = M(TRAINER),
-     .without = T(STATE_8BIT) | T(AXOLOTL),
+     .without = T(MEGATRON) | T(STATE_8BIT) | T(AXOLOTL),
      .change = "an optimizer with less state: TrainingArguments(optim=\"adamw_bnb_8bit\"), or "
                "optim=\"adafactor\"",
      .cost = "slightly different training"},
@@ -652,18 +689,20 @@ static const recipe rows[] = {
     {.causes = C(OPTIMIZER_STATE),
      .kinds = TORCHY,
      .never = M(TRAINER) | M(AMD) | M(APPLE),
-     .without = T(STATE_8BIT) | T(AXOLOTL) | T(OLD_SPEED),
+     .without = T(MEGATRON) | T(STATE_8BIT) | T(AXOLOTL) | T(OLD_SPEED),
      .change = "an 8-bit optimizer: import bitsandbytes as bnb; optimizer = "
                "bnb.optim.AdamW8bit(model.parameters(), lr=…)",
      .cost = "slightly different training"},
     {.causes = C(OPTIMIZER_STATE),
      .kinds = TORCHY,
      .need = M(AMD),
+     .without = T(MEGATRON),
      .change = "an optimizer with less state: Adafactor, or torch.optim.SGD with momentum",
      .cost = "different training"},
     {.causes = C(OPTIMIZER_STATE),
      .kinds = TORCHY,
      .with = T(FSDP),
+     .without = T(MEGATRON),
      .change =
          "keep weights and state in RAM: FSDP(…, cpu_offload=CPUOffload(offload_params=True)) "
          "(FSDP2: fully_shard(…, offload_policy=CPUOffloadPolicy()); Accelerate: "
@@ -672,7 +711,7 @@ static const recipe rows[] = {
     {.causes = C(OPTIMIZER_STATE),
      .kinds = TORCHY,
      .never = M(TRAINER),
-     .without = T(STATE) | T(AXOLOTL),
+     .without = T(MEGATRON) | T(STATE) | T(AXOLOTL),
      .from = 113,
      .change = "without copies of all tensors in the step (PyTorch 1.13+): torch.optim.AdamW(…, "
                "foreach=False), or "
@@ -680,14 +719,14 @@ static const recipe rows[] = {
      .cost = "foreach=False is slower"},
     {.causes = C(OPTIMIZER_STATE),
      .kinds = TORCHY,
-     .without = T(OLD_SPEED),
+     .without = T(MEGATRON) | T(OLD_SPEED),
      .change = "train fewer weights: LoRA (peft.get_peft_model), or freeze layers "
                "(p.requires_grad = False)",
      .cost = "less of the model learns"},
     {.causes = C(OPTIMIZER_STATE),
      .kinds = TORCHY,
      .never = M(DEEPSPEED),
-     .without = T(FSDP),
+     .without = T(MEGATRON) | T(FSDP),
      .change =
          "move the state off the device: DeepSpeed ZeRO with \"offload_optimizer\": {\"device\": "
          "\"cpu\"}",
@@ -714,6 +753,7 @@ static const recipe rows[] = {
      .cost = "kernels for such blocks are slower"},
     {.causes = C(ONE_SPIKE) | C(LIMIT),
      .kinds = K(TENSORRT),
+     .mustnot = D(POOL),
      .change =
          "a smaller workspace: config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, 1 << "
          "30), or trtexec --memPoolSize=workspace:1024",
@@ -809,7 +849,13 @@ static const recipe rows[] = {
          "input",
      .cost = "more, smaller steps; or a part is computed twice"},
     {.causes = C(ONE_SPIKE),
+     .kinds = K(MLX),
+     .change = "a shorter prompt or context, with which such an array grows: mlx_lm --max-kv-size "
+               "4096; LM Studio: Context Length; smaller or fewer pictures",
+     .cost = "less of a long conversation is seen"},
+    {.causes = C(ONE_SPIKE),
      .kinds = ANY_DEVICE & ~(TORCHY | K(TENSORRT)),
+     .without = T(LMSTUDIO),
      .change =
          "work in parts, so that it never exists as a whole: a smaller batch, or a loop over the "
          "parts",
@@ -920,17 +966,54 @@ static const recipe rows[] = {
      .change = "fewer boxes in validation: val(…, conf=0.01, max_det=100), and no plots "
                "(plots=False)",
      .cost = "slightly different scores"},
+    {.causes = C(EVAL_BATCH_BIGGER),
+     .need = M(LIGHTNING),
+     .change = "a smaller batch in validation: DataLoader(val_set, batch_size=1) in "
+               "val_dataloader(); large volumes or pictures in patches (MONAI: "
+               "sliding_window_inference(x, (96, 96, 96), 1, self.net))",
+     .cost = "slower validation"},
+    {.causes = C(EVAL_BATCH_BIGGER),
+     .need = M(LIGHTNING),
+     .change = "keep no outputs on the device between its batches: .detach().cpu() on what "
+               "validation_step collects, and metrics that are reset after each epoch",
+     .cost = "none"},
+    {.causes = C(EVAL_BATCH_BIGGER),
+     .need = M(LIGHTNING),
+     .without = T(AUTOCAST),
+     .change = "16-bit arithmetic, also in validation: Trainer(precision=\"bf16-mixed\") "
+               "(\"16-mixed\" on T4, V100 and older)",
+     .cost = "slightly less precise numbers"},
+    {.causes = C(EVAL_BATCH_BIGGER),
+     .need = M(TRAINER),
+     .never = M(LIGHTNING),
+     .change = "a smaller batch in evaluation: TrainingArguments(per_device_eval_batch_size=1), "
+               "and shorter inputs; it is 8 if it is not set, whatever training has",
+     .cost = "slower evaluation"},
+    {.causes = C(EVAL_BATCH_BIGGER),
+     .need = M(TRAINER),
+     .never = M(LIGHTNING),
+     .change = "keep less of it on the device: TrainingArguments(eval_accumulation_steps=8), and "
+               "prediction_loss_only=True where no metric needs the logits",
+     .cost = "a copy after every eighth batch"},
+    {.causes = C(EVAL_BATCH_BIGGER),
+     .need = M(TRAINER),
+     .never = M(LIGHTNING) | M(APPLE),
+     .change = "16-bit arithmetic in evaluation: TrainingArguments(bf16_full_eval=True) "
+               "(fp16_full_eval=True on T4, V100 and older)",
+     .cost = "slightly less precise numbers"},
     {.causes = C(NO_GRAD_MISSING) | C(EVAL_BATCH_BIGGER),
      .never = M(YOLO),
+     .mustnot = D(OWNED),
      .change = "put the evaluation under no_grad: model.eval(); with torch.no_grad(): …",
      .cost = "none: no backward pass runs there"},
     {.causes = C(NO_GRAD_MISSING) | C(EVAL_BATCH_BIGGER),
-     .never = M(YOLO),
+     .never = M(YOLO) | M(LIGHTNING) | M(TRAINER),
      .change = "a smaller batch for the evaluation's DataLoader, and results moved off the device: "
                "out.detach().cpu()",
      .cost = "more, smaller steps"},
     {.causes = C(NO_GRAD_MISSING) | C(EVAL_BATCH_BIGGER),
      .never = M(YOLO),
+     .mustnot = D(OWNED),
      .change = "keep numbers, not tensors: total += loss.item()",
      .cost = "none"},
 };

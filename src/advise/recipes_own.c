@@ -602,25 +602,25 @@ static const recipe rows[] = {
 
     /* ---- CUDA graphs ---- */
     {.causes = C(CACHE_HELD),
-     .kinds = TORCHY,
+     .kinds = K(TORCH),
      .with = T(MEGATRON),
      .change = "capture less: --cuda-graph-impl none, or a smaller scope of it (old versions: "
                "without --enable-cuda-graph and --external-cuda-graph)",
      .cost = "more time between kernels"},
     {.causes = C(CACHE_HELD),
-     .kinds = TORCHY,
+     .kinds = K(TORCH),
      .without = T(MEGATRON),
      .change = "capture less: no graphs (vLLM: --enforce-eager; SGLang: --disable-cuda-graph; "
                "torch.compile without mode=\"reduce-overhead\"), or fewer sizes of them",
      .cost = "more time between kernels"},
     {.causes = C(CACHE_HELD),
-     .kinds = TORCHY,
+     .kinds = K(TORCH),
      .without = T(MEGATRON),
      .change = "one pool for all graphs: torch.cuda.graph(g, pool=first.pool()); a graph keeps "
                "what its own pool holds until it is deleted",
      .cost = "such graphs must be replayed in the order of their capture"},
     {.causes = C(CACHE_HELD),
-     .kinds = TORCHY,
+     .kinds = K(TORCH),
      .change = "half the batch (the micro batch): each captured graph then holds half as much",
      .cost = "more, smaller steps"},
 
