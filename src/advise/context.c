@@ -96,6 +96,10 @@ static const struct {
     {"in _inner_training_loop", CONTEXT_BIT(TRAINER) | CONTEXT_BIT(TRAINING)},
     {"transformers\\trainer.py", CONTEXT_BIT(TRAINER) | CONTEXT_BIT(TRAINING)},
     {"trainer_pt_utils.py", CONTEXT_BIT(TRAINER) | CONTEXT_BIT(TRANSFORMERS)},
+    {"SFTTrainer", CONTEXT_BIT(TRAINER) | CONTEXT_BIT(TRAINING)},
+    {"GRPOTrainer", CONTEXT_BIT(TRAINER) | CONTEXT_BIT(TRAINING)},
+    {"DPOTrainer", CONTEXT_BIT(TRAINER) | CONTEXT_BIT(TRAINING)},
+    {"Seq2SeqTrainer", CONTEXT_BIT(TRAINER) | CONTEXT_BIT(TRAINING)},
     {"trl/trainer", CONTEXT_BIT(TRAINER) | CONTEXT_BIT(TRAINING)},
     {"unsloth", CONTEXT_BIT(TRANSFORMERS) | CONTEXT_BIT(LORA)},
     {"peft", CONTEXT_BIT(LORA)},
@@ -531,25 +535,6 @@ static void read_intel(context *c, scan_text t) {
     c->seen |= CONTEXT_BIT(INTEL);
 }
 
-/* ---- versions ---- */
-
-/* Parses "torch==2.1.2", "PyTorch Version: 2.10.0", "torch 1.13.1" to 201, 210, 113. */
-static void read_torch_version(context *c, scan_text raw) {
-  static const char *const words[] = {
-      "torch==",  "PyTorch Version: ", "PyTorch version: ", "pytorch version: ",
-      "PyTorch ", "torch version: ",   "torch: ",           "Torch "};
-  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-    const char *at = scan_find(raw, words[i]);
-    while (at != NULL && at < raw.end && (*at == '*' || *at == ' ')) at++;
-    uint64_t major = scan_number(raw, at);
-    if (at == NULL || (major != 1 && major != 2) || at + 2 >= raw.end || at[1] != '.') continue;
-    uint64_t minor = scan_number(raw, at + 2);
-    if (minor > 30) continue;
-    c->torch_from = c->torch_to = (uint16_t)(major * 100 + minor);
-    return;
-  }
-}
-
 void context_read(context *c, scan_text text, scan_text raw) {
   *c = (context){.torch_to = UINT16_MAX};
   for (size_t i = 0; i < sizeof everywhere / sizeof *everywhere; i++)
@@ -565,7 +550,7 @@ void context_read(context *c, scan_text text, scan_text raw) {
   read_loops(c, text);
   read_batch(c, text);
   read_precision(c, text);
-  read_torch_version(c, raw);
+  context_read_version(c, text, raw);
   context_read_traits(c, text, raw);
   context_read_service(c, raw);
   context_read_programs(c, raw);

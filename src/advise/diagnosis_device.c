@@ -311,11 +311,14 @@ static bool detect_block(explanation *x) {
     return false;
   if (n->asked_bytes < BLOCK_MOST || !known(n->free_bytes) || n->free_bytes < n->asked_bytes)
     return false;
-  cause *c = diagnosis_cause(x, CAUSE_LIMIT, 0.65);
+  /* New devices and drivers have no such limit; of all that is free the driver keeps a part. */
+  bool all = n->free_bytes - n->asked_bytes < n->free_bytes / 16;
+  cause *c = diagnosis_cause(x, CAUSE_LIMIT, all ? 0.5 : 0.65);
   cause_head(c,
-             "%s was requested at once and %s is free: Intel's driver gives less than 4 GiB at "
-             "once, unless its limit is relaxed",
-             cause_size(n->asked_bytes), cause_size(n->free_bytes));
+             "%s was requested at once and %s is free: probably Intel's driver gives less than 4 "
+             "GiB at once, unless its limit is relaxed%s",
+             cause_size(n->asked_bytes), cause_size(n->free_bytes),
+             all ? "; or it keeps a part of what is free" : "");
   return true;
 }
 

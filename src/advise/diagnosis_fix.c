@@ -176,7 +176,8 @@ static bool wrong_language(const recipe *r, const context *c) {
                                        "import ",   "tf.",      "keras",       "jax.",
                                        "optimizer", "PYTORCH_", "cupy.",       "stowage."};
   scan_text change = {r->change, r->change + strlen(r->change)};
-  if (!context_any(c, languages) || (r->need & languages) != 0) return false;
+  bool own = (r->need & languages) != 0 || r->kinds == UINT32_C(1) << MESSAGE_JULIA;
+  if (!context_any(c, languages) || own) return false;
   if (scan_has(change, DIAGNOSIS_SCRIPT) && context_any(c, CONTEXT_BIT(NATIVE))) return false;
   return scan_has_any(change, python, sizeof python / sizeof *python);
 }

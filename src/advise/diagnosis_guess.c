@@ -48,6 +48,11 @@ static const char *usage(const explanation *x, char text[160]) {
              cause_size(m->whole_bytes - n->device_bytes));
   else if (known(n->live_bytes))
     snprintf(text, 160, "this program's data already fills %s", cause_size(n->live_bytes));
+  else if (known(n->asked_bytes) && known(n->free_bytes) && n->free_bytes < n->asked_bytes &&
+           n->asked_bytes - n->free_bytes < n->asked_bytes / 16) /* rounded they may be the same */
+    snprintf(text, 160, "%s could not get %s on the device, %s more than is free",
+             message_reporter(m), cause_size(n->asked_bytes),
+             cause_size(n->asked_bytes - n->free_bytes));
   else if (known(n->asked_bytes) && known(n->free_bytes) && n->free_bytes < n->asked_bytes)
     snprintf(text, 160, "%s could not get %s on the device, where %s is free", message_reporter(m),
              cause_size(n->asked_bytes), cause_size(n->free_bytes));
@@ -322,7 +327,7 @@ static guess by_kind(const explanation *x) {
     return (guess){CAUSE_WEIGHTS_TOO_BIG, 0.8, "the model's weights do not fit on the device"};
   case MESSAGE_TORCH:
     if ((m->details & MESSAGE_ONE_BUFFER) != 0)
-      return (guess){CAUSE_ONE_SPIKE, 0.6,
+      return (guess){has(x, MARK(APPLE)) ? CAUSE_ONE_SPIKE : CAUSE_LIMIT, 0.6,
                      has(x, MARK(APPLE))
                          ? known(m->limit_bytes)
                                ? "one tensor is larger than the 4 GiB that Metal allows for one"
@@ -424,6 +429,10 @@ void diagnosis_guess(explanation *x) {
     cause_say(c, "the log: %s", m->context.growth);
   if (g.id == CAUSE_LEAK && m->context.code[0] != '\0')
     cause_say(c, "the line: %s", m->context.code);
+  if ((m->context.programs & PROGRAM_MANAGED) != 0)
+    cause_say(c,
+              "there bitsandbytes asks for managed memory, which RAM and device share: the state "
+              "of a paged optimizer");
   if (does(x, TRAIT_SEARCH)) {
     cause_say(c, "cuDNN found no way to run a convolution: probably no workspace fits beside the "
                  "tensors; a type or size that it does not support ends with the same error");

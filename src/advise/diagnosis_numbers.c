@@ -264,6 +264,25 @@ static void add_smaller_images(explanation *x) {
   diagnosis_add(x, &r, MESSAGE_UNKNOWN);
 }
 
+/* A smaller batch needs less: what was live beyond the first try is left of the failed ones. */
+static void add_tries(explanation *x) {
+  const message *m = &x->evidence.message;
+  char text[320];
+  recipe r = {.change = text, .cost = "none"};
+  if (!diagnosis_known(m->held_bytes) || !diagnosis_known(m->live_bytes) ||
+      m->held_bytes < m->live_bytes + m->live_bytes / 50)
+    return;
+  snprintf(text, sizeof text,
+           "free a failed try before the next one: leave the except block first (its traceback "
+           "keeps the tensors), del batch, output and loss, "
+           "optimizer.zero_grad(set_to_none=True), gc.collect(), torch.cuda.empty_cache()");
+  cause_say(&x->findings.list[0],
+            "%s was live when the batch of %u failed, %s more than at the first try: what the "
+            "failed tries made is still held",
+            cause_size(m->held_bytes), m->failed_batch, cause_size(m->held_bytes - m->live_bytes));
+  diagnosis_add(x, &r, MESSAGE_UNKNOWN);
+}
+
 bool diagnosis_batch_fix(explanation *x, uint64_t derived) {
   const message *m = &x->evidence.message;
   add_smaller_images(x);
@@ -301,6 +320,7 @@ bool diagnosis_batch_fix(explanation *x, uint64_t derived) {
            : owned     ? accumulation(&m->context)
                        : "");
   diagnosis_add(x, &r, MESSAGE_UNKNOWN);
+  add_tries(x);
   return true;
 }
 

@@ -177,6 +177,8 @@ static void read_failed_batch(message *m, scan_text later) {
     for (const char *at = last; at != NULL; at = scan_find(scan_from(later, at), signs[i]))
       last = at;
   m->failed_batch = context_smaller_batch((scan_text){later.at, last}, m->context.batch);
+  if (m->failed_batch > 0 && m->kind == MESSAGE_TORCH)
+    m->held_bytes = message_torch_held((scan_text){last, later.end});
 }
 
 /* Reads the batch with which the program went on after its last failure: it tried again with
@@ -222,6 +224,8 @@ static bool read_first(message *m, scan_text t, scan_text raw) {
   const char *where = read_whole(m, first, raw);
   m->failures = failures;
   m->next_bytes = next.asked_bytes;
+  m->next_kind = next.kind;
+  m->next_host = next.host;
   if (where != NULL && failures > 1) read_failed_batch(m, (scan_text){where, last});
   if (where != NULL) read_passed_batch(m, (scan_text){where, t.end});
   return true;

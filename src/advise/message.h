@@ -178,17 +178,20 @@ typedef struct message {
   uint64_t job;             /* a batch system's number of the job; 0: unknown */
   uint64_t requested_bytes; /* what an evicted container requested of its node; 0: unknown */
   uint64_t next_bytes;      /* what the second failure requested */
-  uint64_t falling_bytes;   /* XLA: the first of requests for its pool, each smaller … */
-  uint64_t least_bytes;     /* … and the last of them */
-  uint32_t falling_count;   /* how many there are */
-  uint32_t failures;        /* different failures in the text; the first one is read */
-  uint32_t caught;          /* of them, the ones before it that the program caught */
-  uint32_t passed_batch;    /* a smaller batch with which the program went on after it; 0: none */
-  uint32_t failed_batch;    /* a smaller batch than the first failure's that failed too; 0: none */
-  bool grouped;             /* the kernel's: a control group's limit, not the machine's */
-  bool async;               /* the framework uses the driver's pool, not its own allocator */
-  bool no_history;          /* a device whose allocations PyTorch cannot record */
-  char what[96];            /* the tensor, operation or call named in it */
+  message_kind next_kind;   /* … and what it is; MESSAGE_NONE: unknown */
+  message_host next_host;
+  uint64_t falling_bytes; /* XLA: the first of requests for its pool, each smaller … */
+  uint64_t least_bytes;   /* … and the last of them */
+  uint32_t falling_count; /* how many there are */
+  uint32_t failures;      /* different failures in the text; the first one is read */
+  uint32_t caught;        /* of them, the ones before it that the program caught */
+  uint32_t passed_batch;  /* a smaller batch with which the program went on after it; 0: none */
+  uint64_t held_bytes;    /* what was live when that one failed */
+  uint32_t failed_batch;  /* a smaller batch than the first failure's that failed too; 0: none */
+  bool grouped;           /* the kernel's: a control group's limit, not the machine's */
+  bool async;             /* the framework uses the driver's pool, not its own allocator */
+  bool no_history;        /* a device whose allocations PyTorch cannot record */
+  char what[96];          /* the tensor, operation or call named in it */
   char said[MESSAGE_SAID_MAX][160]; /* sentences with numbers that are in no field */
   uint32_t said_count;
   const char *name; /* what kind of foreign error, or NULL */

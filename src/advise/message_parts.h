@@ -28,6 +28,7 @@ static inline message message_blank(void) {
                    .wanted_tokens = MESSAGE_UNKNOWN,
                    .cache_tokens = MESSAGE_UNKNOWN,
                    .next_bytes = MESSAGE_UNKNOWN,
+                   .held_bytes = MESSAGE_UNKNOWN,
                    .falling_bytes = MESSAGE_UNKNOWN,
                    .least_bytes = MESSAGE_UNKNOWN,
                    .device = UINT32_MAX,
@@ -82,6 +83,8 @@ bool message_is_error(scan_text line);
 const char *message_frames_before(scan_text t);
 
 bool message_torch(message *m, scan_text t, const char **where);
+/* Returns what was live at the last failure of PyTorch in the text; MESSAGE_UNKNOWN: unknown. */
+uint64_t message_torch_held(scan_text t);
 bool message_xla(message *m, scan_text t, const char **where);
 bool message_serve(message *m, scan_text t, const char **where);
 /* Returns the line of the second request that a server was refused, in another size than the first

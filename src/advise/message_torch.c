@@ -263,6 +263,13 @@ static const char *cut_statement(scan_text t) {
   return NULL;
 }
 
+uint64_t message_torch_held(scan_text t) {
+  uint64_t held = MESSAGE_UNKNOWN;
+  for (const char *at; (at = scan_find(t, "Of the allocated memory ")) != NULL; t.at = at)
+    held = scan_size(t, at);
+  return known(held) ? held : scan_size_before(t, " already allocated");
+}
+
 bool message_torch(message *m, scan_text t, const char **where) {
   const char *tried = t.at, *first = NULL, *next = NULL, *found = NULL;
   seen_failures seen = {.count = 0};

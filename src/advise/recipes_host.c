@@ -607,6 +607,12 @@ static const recipe rows[] = {
      .change = "load the weights with less RAM: from_pretrained(…, torch_dtype=torch.float16, "
                "low_cpu_mem_usage=True, device_map=\"auto\"), safetensors files",
      .cost = "none"},
+    {.hosts = H(KILLED) | H(KERNEL) | H(CONTAINER) | H(JOB),
+     .program = P(WORKERS),
+     .mustnot = D(TIMEOUT) | D(OTHER),
+     .change = "fewer workers of the loader: num_workers=2 (NUM_WORKERS in the environment); each "
+               "has its own copy of what it touches of the dataset, and batches that wait",
+     .cost = "slower loading"},
     {.hosts = TABLE_HOSTS,
      .need = M(PANDAS),
      .never = LANGUAGES,

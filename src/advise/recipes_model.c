@@ -780,7 +780,7 @@ static const recipe rows[] = {
          LESS_WEBUI "in webui-user.sh: export COMMANDLINE_ARGS=\"--medvram --xformers\", and a "
                     "smaller picture or upscale",
      .cost = "slower; smaller results"},
-    {.causes = C(ONE_SPIKE),
+    {.causes = C(ONE_SPIKE) | C(LIMIT),
      .must = D(IMAGES),
      .change = "a smaller picture or video (width, height, frames); tiled decoding (ComfyUI: VAE "
                "Decode (Tiled); diffusers: pipe.enable_vae_tiling())",

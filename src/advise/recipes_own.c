@@ -11,6 +11,13 @@
 
 static const recipe rows[] = {
     /* ---- a web interface, and one huge request of attention ---- */
+    {.causes = C(BATCH_TOO_BIG) | C(UNKNOWN) | C(ONE_SPIKE) | C(WEIGHTS_TOO_BIG),
+     .kinds = TORCHY | K(DIRECTML),
+     .program = P(SDNEXT),
+     .mustnot = NOT_ROOM,
+     .change = LESS_WEBUI "start SD.Next with webui.bat --medvram (Linux: ./webui.sh --medvram; "
+                          "--lowvram up to 4 GB)",
+     .cost = "slower: parts of the model move between RAM and the device"},
     {.causes = C(ONE_SPIKE),
      .kinds = TORCHY,
      .need = M(WEBUI),
@@ -692,6 +699,7 @@ static const recipe rows[] = {
      .kinds = TORCHY,
      .with = T(GRPO),
      .mustnot = NOT_ROOM,
+     .other = P(UNSLOTH),
      .change = "a loss that does not make all logits at once: GRPOConfig(use_liger_loss=True) "
                "(use_liger_kernel=True in newer versions of TRL)",
      .cost = "needs liger-kernel"},

@@ -153,11 +153,10 @@ static const recipe rows[] = {
      .cost = "an update"},
     {.causes = C(OTHER_PROCESS),
      .kinds = K(VLLM),
-     .must = D(START),
-     .change =
-         "stop what holds the device: nvidia-smi shows the other process; the server starts when "
-         "enough is free",
-     .cost = "a smaller KV cache: fewer or shorter requests at once"},
+     .mustnot = D(LISTED) | D(MEASURED),
+     .change = "stop what holds the device: nvidia-smi shows the other process; or choose another "
+               "device: CUDA_VISIBLE_DEVICES=1",
+     .cost = "it ends, or waits"},
     {.causes = C(OTHER_PROCESS),
      .kinds = K(TENSORFLOW),
      .change =
@@ -224,7 +223,7 @@ static const recipe rows[] = {
                "(nvidia-smi shows the process)",
      .cost = "variables are lost"},
     {.causes = C(OTHER_PROCESS),
-     .kinds = ANY_DEVICE & ~K(TENSORFLOW),
+     .kinds = ANY_DEVICE & ~(K(TENSORFLOW) | K(VLLM)),
      .mustnot = D(LISTED),
      .never = M(AMD) | M(APPLE) | M(NPU),
      .change =
@@ -255,6 +254,7 @@ static const recipe rows[] = {
      .cost = "slower: part of the data lives in the computer's RAM"},
     {.causes = C(OTHER_PROCESS),
      .kinds = K(TORCH),
+     .never = M(RANKS),
      .change = "if all of it is yours: a smaller batch (half of it), or weights in 16 bits "
                "(model.half())",
      .cost = "more, smaller steps"},

@@ -157,7 +157,7 @@ TEST(kinds_that_an_outside_author_found_wrong_are_right)
 { CHECK(check_texts("texts_kinds.txt") >= 45); }
 
 TEST(texts_as_people_paste_them_get_their_cause_and_a_fitting_fix)
-{ CHECK(check_texts("texts_pasted.txt") >= 24); }
+{ CHECK(check_texts("texts_pasted.txt") >= 35); }
 
 TEST(a_number_that_a_terminal_wrapped_is_read_as_one)
 {
@@ -168,6 +168,18 @@ TEST(a_number_that_a_terminal_wrapped_is_read_as_one)
   message_read(&m, text, sizeof text - 1);
   CHECK(m.limit_bytes / 1024 == (uint64_t)(95.3 * 1024));
   CHECK(m.process_bytes / 1024 == (uint64_t)(95.1 * 1024));
+}
+
+TEST(the_second_failure_of_a_log_is_named)
+{
+  static const char text[] =
+      "RuntimeError: DataLoader worker (pid 77) is killed by signal: Killed.\n$ python fit.py\n"
+      "RuntimeError: unable to write to file </torch_12_34_5>: No space left on device (28)\n";
+  explanation x;
+  CHECK_OK(explain_message(&x, text, sizeof text - 1));
+  CHECK(x.findings.count > 0);
+  CHECK(strstr(x.findings.list[0].evidence.data, "the next: shared memory") != NULL);
+  explanation_free(&x);
 }
 
 /* "loaded partially 7003.11 MB" is in place; it was not requested. */
