@@ -210,6 +210,7 @@ static const struct {
     {"[RANK ", CONTEXT_BIT(RANKS)},
     {"[Rank ", CONTEXT_BIT(RANKS)},
     {"_HBM0)", CONTEXT_BIT(TPU)},
+    {"at the bottom of memory", CONTEXT_BIT(TPU)},
     {"cannot allocate vector of size", CONTEXT_BIT(R)},
     {"vector memory exhausted", CONTEXT_BIT(R)},
     {"vector memory limit of", CONTEXT_BIT(R)},

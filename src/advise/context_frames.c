@@ -53,6 +53,8 @@ static const struct {
     {"torch/serialization.py", CONTEXT_BIT(LOADING)},
     {"_cuda_deserialize", CONTEXT_BIT(LOADING)},
     {"from_pretrained(", CONTEXT_BIT(LOADING)},
+    {"in from_pretrained", CONTEXT_BIT(LOADING)},
+    {"_convert_to_deepspeed_param", CONTEXT_BIT(LOADING)},
     {"from_single_file(", CONTEXT_BIT(LOADING)},
     {"safetensors/torch.py", CONTEXT_BIT(LOADING)},
     {"safetensors\\torch.py", CONTEXT_BIT(LOADING)},
