@@ -6,10 +6,6 @@
 
 #include "advise/diagnosis_parts.h"
 
-static bool known(uint64_t bytes) {
-  return diagnosis_known(bytes);
-}
-
 static void fill_numbers(explanation *x) {
   const message *m = &x->evidence.message;
   numbers *n = &x->evidence.n;

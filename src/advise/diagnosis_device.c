@@ -11,18 +11,6 @@
 #define BLOCK_MOST      ((UINT64_C(4) << 30) - (UINT64_C(1) << 20)) /* of Intel's driver */
 #define PROCESSES_SHOWN 6
 
-static bool known(uint64_t bytes) {
-  return diagnosis_known(bytes);
-}
-
-static bool has(const explanation *x, uint64_t mark) {
-  return context_any(&x->evidence.message.context, mark);
-}
-
-static bool does(const explanation *x, uint64_t trait) {
-  return (x->evidence.message.context.traits & trait) != 0;
-}
-
 /* Returns what a process needs on a device before its first tensor; small devices have smaller
  * contexts. */
 static uint64_t context_bytes(uint64_t device) {

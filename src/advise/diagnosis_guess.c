@@ -4,18 +4,6 @@
 
 #include "advise/diagnosis_parts.h"
 
-static bool known(uint64_t bytes) {
-  return diagnosis_known(bytes);
-}
-
-static bool has(const explanation *x, uint64_t mark) {
-  return context_any(&x->evidence.message.context, mark);
-}
-
-static bool does(const explanation *x, uint64_t trait) {
-  return (x->evidence.message.context.traits & trait) != 0;
-}
-
 /* Writes "14.8 GiB of the device's 15.7 GiB are in use", or less, as far as the numbers are
  * known. */
 static const char *usage(const explanation *x, char text[160]) {

@@ -9,14 +9,6 @@
 #define MACHINE_MOST (UINT64_C(256) << 30) /* few machines have more */
 #define SMALL_ARRAY  (UINT64_C(256) << 20) /* refused only if nearly all of RAM is in use */
 
-static bool known(uint64_t bytes) {
-  return diagnosis_known(bytes);
-}
-
-static bool has(const explanation *x, uint64_t mark) {
-  return context_any(&x->evidence.message.context, mark);
-}
-
 /* The process has its own limit, and the request does not exceed it. */
 static bool detect_own_limit(explanation *x) {
   const message *m = &x->evidence.message;

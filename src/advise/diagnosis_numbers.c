@@ -23,8 +23,8 @@ static bool are_workers(const message *m) {
 /* Ending another process or library frees what it holds; other savings are unknown. */
 uint64_t diagnosis_saving(const explanation *x, cause_id id) {
   const numbers *n = &x->evidence.n;
-  if (id == CAUSE_OTHER_PROCESS && diagnosis_known(n->other_process_bytes) &&
-      n->other_process_bytes > 0 && !are_ranks(&x->evidence.message))
+  if (id == CAUSE_OTHER_PROCESS && known(n->other_process_bytes) && n->other_process_bytes > 0 &&
+      !are_ranks(&x->evidence.message))
     return n->other_process_bytes;
   bool apple = context_any(&x->evidence.message.context, CONTEXT_BIT(APPLE));
   if (id == CAUSE_OUTSIDE_FRAMEWORK && !apple) return n->outside_framework_bytes;
@@ -47,8 +47,8 @@ static void add_numbers(explanation *x) {
     r.cost = "longer prompts and answers are refused";
     diagnosis_add(x, &r, MESSAGE_UNKNOWN);
   }
-  if ((m->details & MESSAGE_START) == 0 || !diagnosis_known(n->free_bytes) ||
-      !diagnosis_known(n->device_bytes) || n->device_bytes == 0)
+  if ((m->details & MESSAGE_START) == 0 || !known(n->free_bytes) || !known(n->device_bytes) ||
+      n->device_bytes == 0)
     return;
   double share = (double)n->free_bytes / (double)n->device_bytes - 0.02;
   if (share < 0.1 || share > 1) return; /* no numbers, or impossible ones */
@@ -176,11 +176,11 @@ static void add_pool_limit(explanation *x) {
   const message *m = &x->evidence.message;
   char text[320];
   recipe r = {.change = text, .cost = "less is left for others on the device"};
-  if (m->kind != MESSAGE_CUPY || x->findings.list[0].id != CAUSE_LIMIT ||
-      !diagnosis_known(m->limit_bytes) || m->limit_bytes > PINNED_MOST)
+  if (m->kind != MESSAGE_CUPY || x->findings.list[0].id != CAUSE_LIMIT || !known(m->limit_bytes) ||
+      m->limit_bytes > PINNED_MOST)
     return;
-  uint64_t held = diagnosis_known(m->live_bytes) ? m->live_bytes : m->limit_bytes;
-  uint64_t asked = diagnosis_known(m->asked_bytes) ? m->asked_bytes : 0;
+  uint64_t held = known(m->live_bytes) ? m->live_bytes : m->limit_bytes;
+  uint64_t asked = known(m->asked_bytes) ? m->asked_bytes : 0;
   if (held > PINNED_MOST || asked > PINNED_MOST) return;
   uint64_t sum = held + asked > m->limit_bytes ? held + asked : m->limit_bytes + 1;
   unsigned long long gib = (sum + sum / 20 + (1 << 30) - 1) >> 30;
@@ -254,7 +254,7 @@ static void add_smaller_images(explanation *x) {
   char text[240];
   recipe r = {.change = text, .cost = "less detail, or a loop over the crops"};
   bool image = m->kind == MESSAGE_TENSORFLOW && m->rank == 4 && m->first_dim > 0 &&
-               (m->context.programs & PROGRAM_SIDES) != 0 && diagnosis_known(m->asked_bytes);
+               (m->context.programs & PROGRAM_SIDES) != 0 && known(m->asked_bytes);
   uint64_t one = image ? m->asked_bytes / m->first_dim : 0;
   if (one < SAMPLE_LARGE) return;
   snprintf(text, sizeof text,
@@ -269,7 +269,7 @@ static void add_tries(explanation *x) {
   const message *m = &x->evidence.message;
   char text[320];
   recipe r = {.change = text, .cost = "none"};
-  if (!diagnosis_known(m->held_bytes) || !diagnosis_known(m->live_bytes) ||
+  if (!known(m->held_bytes) || !known(m->live_bytes) ||
       m->held_bytes < m->live_bytes + m->live_bytes / 50)
     return;
   snprintf(text, sizeof text,
@@ -330,7 +330,7 @@ static void add_workspace(explanation *x) {
   char text[320];
   recipe r = {.change = text, .cost = "less of the device is left for others while it builds"};
   if ((m->details & MESSAGE_POOL) == 0) return;
-  bool sized = diagnosis_known(m->asked_bytes) && m->asked_bytes < PINNED_MOST;
+  bool sized = known(m->asked_bytes) && m->asked_bytes < PINNED_MOST;
   unsigned long long gib = sized ? (m->asked_bytes >> 30) + 1 : 4;
   snprintf(text, sizeof text,
            "a larger workspace, if the device has it: trtexec --memPoolSize=workspace:%llu (MiB; "

@@ -19,8 +19,13 @@
 
 /* Adds a cause; the caller writes its sentence. */
 cause *diagnosis_cause(explanation *x, cause_id id, double confidence);
-static inline bool diagnosis_known(uint64_t bytes) {
-  return bytes != MESSAGE_UNKNOWN;
+/* Returns whether the text has one of the marks. */
+static inline bool has(const explanation *x, uint64_t marks) {
+  return context_any(&x->evidence.message.context, marks);
+}
+/* Returns whether the text has one of the traits. */
+static inline bool does(const explanation *x, uint64_t traits) {
+  return (x->evidence.message.context.traits & traits) != 0;
 }
 /* Returns true if so much more was free than requested that the device was not full. */
 bool diagnosis_had_room(const numbers *n);

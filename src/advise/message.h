@@ -37,6 +37,11 @@
 #define MESSAGE_PROCESSES_MAX 32
 #define MESSAGE_SAID_MAX      3
 
+/* Returns whether the text gave the number. */
+static inline bool known(uint64_t bytes) {
+  return bytes != MESSAGE_UNKNOWN;
+}
+
 typedef enum message_kind {
   MESSAGE_NONE = 0, /* no known out-of-memory error */
   MESSAGE_TORCH,

@@ -21,10 +21,6 @@
 
 typedef enum role { NONE, ASKED, FREE, LIVE, LIMIT, TOTAL, OTHER } role;
 
-static bool known(uint64_t bytes) {
-  return bytes != MESSAGE_UNKNOWN;
-}
-
 /* Words and what they say of a size beside them. A star: also longer words. OTHER: a size that is
  * not memory of the failure. */
 static const struct {

@@ -11,10 +11,6 @@
 #define TOKENS_MOST   (UINT64_C(1) << 40)
 #define REFUSALS_MOST 16 /* of llama.cpp that are counted */
 
-static bool known(uint64_t bytes) {
-  return bytes != MESSAGE_UNKNOWN;
-}
-
 /* Returns the first size after one of `words`. */
 static uint64_t first_size(scan_text t, const char *const *words, size_t count) {
   uint64_t bytes = MESSAGE_UNKNOWN;

@@ -26,10 +26,6 @@
 /* Intel's: "Current platform can NOT allocate memory block with size larger than 4GB!" */
 #define ONE_BLOCK "memory block with size larger than"
 
-static bool known(uint64_t bytes) {
-  return bytes != MESSAGE_UNKNOWN;
-}
-
 /* Parses what was requested. PyTorch always writes a unit: a number without one lost it. */
 static uint64_t requested(scan_text t, const char *tried) {
   bool unit = false;
