@@ -9,7 +9,8 @@
  *   clean.c    removes timestamps, colours and rank prefixes, joins wrapped lines
  *   message_torch.c    PyTorch's allocator texts, 1.0 to 2.11
  *   message_xla.c      JAX, XLA and TensorFlow; message_bfc.c reads the allocator's dump
- *   message_serve.c    servers and runtimes with numbers of their own: vLLM, llama.cpp, Paddle, …
+ *   message_serve.c    servers and runtimes with numbers of their own: vLLM, TensorRT, Paddle, …
+ *   message_llama.c    … and llama.cpp with the programs around it
  *   message_device.c     errors that only name a status, by a table
  *   message_host.c     host memory, by a table; message_limits.c reads limits that were set
  *   message_foreign.c  errors that are about something else, by a table
