@@ -1,6 +1,7 @@
 /* Diagnosis parts: what diagnosis.c calls in order, and what these parts share.
  *
- *   diagnosis_device.c   causes in device memory: what the numbers prove, then what the phase hints
+ *   diagnosis_device.c   causes in device memory that the numbers prove
+ *   diagnosis_guess.c    causes in device memory that the phase and the library suggest
  *   diagnosis_host.c     causes in host memory
  *   diagnosis_limit.c    fixes that raise a limit on host memory, in the words of what set it
  *   diagnosis_numbers.c  fixes for device memory, made of the text's own numbers and lines
@@ -12,10 +13,19 @@
 #include "advise/explanation.h"
 #include "advise/recipes.h"
 
+#define DIAGNOSIS_BELIEVED 0.3 /* a confidence below this leaves the cause open */
+/* A device with a batch in it has as much free. */
+#define DIAGNOSIS_TINY (UINT64_C(1) << 20)
+
 /* Adds a cause; the caller writes its sentence. */
 cause *diagnosis_cause(explanation *x, cause_id id, double confidence);
-static inline bool diagnosis_known(uint64_t bytes) {
-  return bytes != MESSAGE_UNKNOWN;
+/* Returns whether the text has one of the marks. */
+static inline bool has(const explanation *x, uint64_t marks) {
+  return context_any(&x->evidence.message.context, marks);
+}
+/* Returns whether the text has one of the traits. */
+static inline bool does(const explanation *x, uint64_t traits) {
+  return (x->evidence.message.context.traits & traits) != 0;
 }
 /* Returns true if so much more was free than requested that the device was not full. */
 bool diagnosis_had_room(const numbers *n);
@@ -30,6 +40,8 @@ bool diagnosis_absurd(const numbers *n);
 
 /* ---- the parts ---- */
 void diagnosis_device(explanation *x);
+/* Adds the likeliest cause in device memory, where the numbers do not decide. */
+void diagnosis_guess(explanation *x);
 void diagnosis_host(explanation *x);
 /* Adds the fixes for the first cause, and the command that finds out more. */
 void diagnosis_fixes(explanation *x);
@@ -70,6 +82,8 @@ context_service diagnosis_service(const message *m);
 /* Returns the traits of the program whose settings decide, 0 if it is a program of the user's own.
  * A trait counts only if the failure is of a kind that such a program reports. */
 uint64_t diagnosis_own(const message *m);
+/* Returns whether a trainer owns the loop: its settings decide, not lines of the user's. */
+bool diagnosis_owned(const message *m);
 /* Returns whether the text shows that the program is written in Python. */
 bool diagnosis_python(const message *m);
 
