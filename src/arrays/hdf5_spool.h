@@ -13,8 +13,6 @@
 #ifndef ARRAYS_HDF5_SPOOL_H
 #define ARRAYS_HDF5_SPOOL_H
 
-#include <sys/types.h>
-
 #include "arrays/hdf5_wire.h"
 
 typedef struct hdf5_spool {

@@ -7,7 +7,10 @@
 #ifndef ARRAYS_HDF5_WIRE_H
 #define ARRAYS_HDF5_WIRE_H
 
-#include "arrays/hdf5.h"
+#include <sys/types.h>
+
+#include "arrays/hdf5_dataset.h"
+#include "base/status.h"
 
 #define HDF5_WORKER_WORD "hdf5-reader"
 
