@@ -7,7 +7,7 @@
  * only when it is complete. The order of the work:
  *
  *   names.c    which tensors are chosen, by their names; linear.c which are linear layers for sure
- *   packed.c   which layers are quantized already
+ *   packed.c   which layers are quantized already; count.c what their tensors count as
  *   plan.c     what each tensor becomes, and which tensors the output has
  *   prune.c    where a pruned tensor's threshold is
  *   sparse.c   how many values a tensor stored sparse keeps, and where they go
