@@ -15,8 +15,8 @@
  *   stream.c   the threads: read a chunk, convert it, measure the error, write it
  *   encode.c   one chunk of values; bitmask.c one without its zeros
  *   journal.c  what is already done, for --resume
- *   merge.c    adapters; replicas.c tensors that the output has and the base has not
- *   text.c     the report */
+ *   merge.c    adapters; replicas.c tensors that the output has and the base has not; tied.c the
+ * reverse text.c     the report */
 #ifndef DATA_WEIGHTS_WEIGHTS_H
 #define DATA_WEIGHTS_WEIGHTS_H
 
@@ -141,6 +141,7 @@ typedef struct lookup {
   map loaded;   /* hash of a name of loaded.h to LOADED_PARTS_MAX * its place + its part */
   char **names; /* for each item, its names by loaded.h, one after the other; NULL: its own */
   size_t count;
+  bool text; /* the base has an embedding of words: it is, or has, a model of text */
 } lookup;
 
 typedef struct weights_result {
