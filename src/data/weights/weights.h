@@ -15,8 +15,9 @@
  *   stream.c   the threads: read a chunk, convert it, measure the error, write it
  *   encode.c   one chunk of values; bitmask.c one without its zeros
  *   journal.c  what is already done, for --resume
- *   merge.c    adapters; replicas.c tensors that the output has and the base has not; tied.c the
- * reverse text.c     the report */
+ *   merge.c    adapters; replicas.c tensors that the output has and the base has not; tied.c those
+ *              that an adapter has twice
+ *   text.c     the report */
 #ifndef DATA_WEIGHTS_WEIGHTS_H
 #define DATA_WEIGHTS_WEIGHTS_H
 
