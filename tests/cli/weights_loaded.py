@@ -211,7 +211,19 @@ def experts_share_a_matrix():
             assert made[f"l.experts.{e}.down_proj.weight"][2] == want, (memory, e)
 
 
+def normed_convolutions_have_their_names():
+    old, new = ("conv.weight_g", "conv.weight_v"), ("conv.parametrizations.weight.original0", "conv.parametrizations.weight.original1")
+    for i, (stored, named) in enumerate(((old, new), (new, old), (old, old), (new, new))):
+        base(f"normed{i}", "wav2vec2", {f"encoder.{name}": matrix(ROWS, 1.0) for name in stored})
+        adapter(f"norm{i}", [])
+        write(f"norm{i}/adapter_model.safetensors", {f"base_model.model.encoder.{name}": matrix(ROWS, 2.0 + k) for k, name in enumerate(named)})
+        stowage("merge", f"normed{i}", f"norm{i}", "-o", f"normal{i}")
+        have = read(f"normal{i}/model.safetensors")[1]
+        assert [have[f"encoder.{name}"][2][0] for name in stored] == [2.0, 3.0], i
+
+
 for check in (
+    normed_convolutions_have_their_names,
     experts_share_a_matrix,
     names_of_each_kind_are_found,
     old_names_fit_a_base_with_new_ones,

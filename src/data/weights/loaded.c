@@ -27,6 +27,9 @@ static const rule rules[] = {
     /* The whole model. */
     {"nemotron_h nemotron_h_omni", "backbone.", "model."},
     {"*", "language_model.model.", "language_model."},
+    /* torch.nn.utils.weight_norm, of speech models, before it was a parametrization. */
+    {"*", ".conv.weight_g", ".conv.parametrizations.weight.original0"},
+    {"*", ".conv.weight_v", ".conv.parametrizations.weight.original1"},
     {"bailing_hybrid", "^model.word_embeddings.", "model.embed_tokens."},
     {"cosmos3_edge cosmos3_omni", "^layers.", "model.language_model.layers."},
     {"cosmos3_edge cosmos3_omni", "^embed_tokens.", "model.language_model.embed_tokens."},
