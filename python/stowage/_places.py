@@ -6,6 +6,7 @@ A part of _holders.py, above _frames.py; its rules hold here too.
 import itertools
 import sys
 
+from ._access import *
 from ._frames import *
 from ._weighing import *
 
@@ -89,7 +90,7 @@ def role_of(line, ident):
 
 def is_own_kind(name):
     """Returns whether it is the name of a class of the program's main module."""
-    return isinstance(get(sys.modules.get("__main__"), name, None), type)
+    return is_a(get(sys.modules.get("__main__"), name, None), type)
 
 
 CONTAINERS = ("list", "dict", "set", "tuple")
@@ -113,8 +114,8 @@ def widened(numbers, main):
         return kind
     for frame in itertools.islice((frame for frame in stack_of(main) if is_own_frame(frame)), 16):
         for value in locals_of(frame).values() if frame.f_code.co_name != "<module>" else ():
-            given = str(get(value, "dtype", "")).rpartition(".")[2] if is_array(value) and has(type(value), "dtype") else ""
-            if given in NARROW and str(tuple(value.shape)) == shape:
+            given = type_of(value).rpartition(".")[2] if is_array(value) and has(type(value), "dtype") else ""
+            if given in NARROW and shape_of(value) == shape:
                 return f"{kind} from {given}"
     return kind
 
@@ -205,7 +206,7 @@ def body_of(name, path, dotted):
     """Returns (file, first, end) of the lines of a function of the program that returns a value, or None. dotted: it is a function of a
     module, or else a method."""
     module = next((m for n, m in list(sys.modules.items()) if is_own_module(n) and has(get(get(m, "__dict__", {}).get(name), "__code__", None), "co_filename")), None)
-    path = vars(module)[name].__code__.co_filename if module is not None else path
+    path = get(module, name).__code__.co_filename if module is not None else path
     lines = source_lines(path)
     first = [at for at, line in enumerate(lines) if line.lstrip().startswith((f"def {name}(", f"async def {name}("))]
     if len(first) != 1 or not is_own(path) or (dotted and module is None and not any(
@@ -246,7 +247,7 @@ def made_in(value, at, count, here, table, depth=3):
     result, inner = given[at], given[at].rpartition(".")[2]
     if not inner.isidentifier():
         return made_in(result, 0, 1, (path, numbers[-1], False), table, depth - 1) if "(" in result or "[" in result else here
-    columns = [each for each in range(first, numbers[-1]) if isinstance(table, str) and sets_column(lines[each - 1], inner, table)]
+    columns = [each for each in range(first, numbers[-1]) if is_a(table, str) and sets_column(lines[each - 1], inner, table)]
     if columns:
         return path, columns[-1], False
     roles = [(role_of(lines[each - 1], inner), each) for each in range(first, numbers[-1])]
