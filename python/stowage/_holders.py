@@ -295,8 +295,8 @@ def largest(main, others, held, collects=True, seconds=SECONDS):
                    lambda: carried(variables(main, others)),
                    lambda: trees(variables(main, others), held, until),
                    lambda: weighed(reached(main, others, until), until, seen),
-                   lambda: (one for one in unheld(held, until, seen, collects) if one[3] != INSIDE),
                    lambda: weighed(instances(until), until, seen),
+                   lambda: (one for one in unheld(held, until, seen, collects) if one[3] != INSIDE),
                    lambda: weighed(nameless(made, until), until, seen)):
         if until.is_over() or is_enough():
             break

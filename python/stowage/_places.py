@@ -60,6 +60,16 @@ def is_assignment(text):
     return text.startswith("=") and not text.startswith("==")
 
 
+def adds_to(value, ident):
+    """Returns whether a value is a name plus something: "rows + [part]", and not "np.sqrt(rows + 1)".
+
+    >>> adds_to("rows + [part]", "rows"), adds_to("np.sqrt(rows + 1)", "rows")
+    (True, False)
+    """
+    value = value[len("self."):] if value.startswith("self.") else value
+    return value.startswith(ident) and value[len(ident):].lstrip().startswith("+") or value.endswith((f"+ {ident}", f"+{ident}"))
+
+
 EMPTY = ("None", "[]", "{}", "()", "list()", "dict()", "set()", '""', "''", "0")
 
 
@@ -83,8 +93,9 @@ def role_of(line, ident):
         if is_assignment(rest) or (rest.startswith(":") and "=" in rest and stripped.startswith((ident, "self."))):
             # "x = x + [part]" adds to it too, and "x = np.vstack([x, part])".
             again = any(True for _ in follows(rest[1:], ident))
+            added = adds_to(rest[1:].split("#")[0].strip(), ident)
             empty = rest.rpartition("=")[2].split("#")[0].strip() in EMPTY
-            best = max(best, 2 if again and ("+" in rest or any(call in rest for call in JOINING)) else 0.5 if empty else 1)
+            best = max(best, 2 if added or again and any(call in rest for call in JOINING) else 0.5 if empty else 1)
     return best
 
 
@@ -296,6 +307,7 @@ def place_of(name, where, main, kind="", words="", carries=False, of=""):
                 if "create=True" in line and "SharedMemory(" in line and not line.lstrip().startswith("#")]
         if len(made) == 1:
             return f"{label(made[0][0])}:{made[0][1]}", False
+    of_array = kind in ("numpy.ndarray", "torch.Tensor", "jaxlib.ArrayImpl", "cupy.ndarray")
     ident, best = identifier(name), (0, (0, False, False), "", 0)
     plain = "." not in name and " " not in name
     scope = ("" if where.startswith("module ") else where.partition(" at ")[0]) if plain else None  # the function whose variable it is
@@ -306,6 +318,8 @@ def place_of(name, where, main, kind="", words="", carries=False, of=""):
             if name.startswith("the cache of ") and line.lstrip().startswith(f"def {ident}("):
                 return f"{label(path)}:{number}", True
             role = role_of(line, ident) if ident in line else 0
+            if role == 2 and of_array and not any(call in line for call in JOINING):
+                role = 1 if any(is_assignment(rest) for rest in follows(line, ident)) else 0  # "x += 1" changes its numbers
             if kind in TABLES and role:
                 # A column takes more than the table without it, and the table does not grow by it.
                 large = any(sets_column(line, ident, column) for column in words.split(", ")[:1])

@@ -218,7 +218,7 @@ def variables(main, others):
     for value, name, where in given:
         yield from ((v, n, where) for v, n in opened(value, name))
     for frame, own, (name, where) in callers:
-        yield from ((v, name if own is not frame else n, where) for n, v in locals_of(frame).items() if has(v, "nbytes") or has(v, "memory_usage"))
+        yield from ((v, name if own is not frame else n, where) for n, v in locals_of(frame).items() if is_array(v) or file_class(type(v)) is not None)
 
 
 def last_errors():

@@ -28,8 +28,9 @@ void host_less_text(char *out, size_t size, const host_object *o) {
   if (host_is_of_cells(o)) {
     snprintf(out, size,
              "do not keep them: use the result of each row as it is made (for x in column: "
-             "total.update(f(x))); or keep numbers, not lists and texts: one numpy array of codes "
-             "for all rows, and one of where each row begins");
+             "total.update(f(x))); or keep numbers, not lists and texts: one numpy array beside the "
+             "table, a row of it for each row if all have one length (float32), otherwise one of "
+             "all values and one of where each row begins");
     return;
   }
   if (host_is_read(o) && o->words[0] != '\0') {
@@ -89,6 +90,34 @@ bool host_less_is_bound(const host_object *o) {
          (host_is_dict(o) && !host_is_made_of(o, "int float ") && !host_is_grouped(o));
 }
 
+/* Returns whether an object was made at once by a comprehension that keeps what each call returns:
+ * "{k: f(v) for k, v in items}". */
+static bool is_comprehended(const host_object *o) {
+  const char *made = strstr(o->source, " = ");
+  return !o->grows && made != NULL && (made[3] == '{' || made[3] == '[') &&
+         strstr(made, " for ") != NULL;
+}
+
+/* Writes the loop of a comprehension, "for k, v in items"; "for … in …" if the text is cut. */
+static void write_loop(char *out, size_t size, const host_object *o) {
+  const char *begin = strstr(o->source, " for "), *end = strrchr(o->source, ']');
+  const char *close = strrchr(o->source, '}');
+  if (end == NULL || (close != NULL && close > end)) end = close;
+  bool plain = begin != NULL && end != NULL && end > begin && (size_t)(end - begin) < 60 &&
+               strstr(begin + 1, " for ") == NULL && strstr(begin, " if ") == NULL && end[1] == '\0';
+  if (plain)
+    snprintf(out, size, "%.*s", (int)(end - begin - 1), begin + 1);
+  else
+    snprintf(out, size, "for … in …");
+}
+
+/* Returns whether a line adds to a list what it makes of the list itself, as all subsets are. */
+static bool is_doubled(const host_object *o) {
+  char again[80];
+  snprintf(again, sizeof again, " in %.63s]", o->name);
+  return strstr(o->source, "+= [") != NULL && strstr(o->source, again) != NULL;
+}
+
 /* Writes what to keep of objects that each keep everything they are a part of. */
 static void keep_values(char *out, size_t size, const host_object *o) {
   const char *list = host_is_unnamed(o) ? "the list" : o->name;
@@ -119,6 +148,11 @@ void host_less_objects(const host_case *c, char *out, size_t size, const host_ob
   const host_way *way = host_way_of(o->source);
   if (host_is_of_trees(o))
     keep_values(out, size, o);
+  else if (is_doubled(o))
+    snprintf(out, size,
+             "do not keep them: for k in range(len(items) + 1): for part in "
+             "itertools.combinations(items, k) makes one at a time (items: what the line goes "
+             "through); or number them, bit i for element i: for n in range(1 << len(items))");
   else if (host_is_nested(o) && host_is_dict(o))
     snprintf(
         out, size,
@@ -153,8 +187,9 @@ void host_less_objects(const host_case *c, char *out, size_t size, const host_ob
   else if (strncmp(name, "the cache of ", 13) == 0) {
     uint64_t entries = host_less_entries(c, o, &kept);
     snprintf(out, size,
-             "limit %s: @functools.lru_cache(maxsize=%" PRIu64 ") keeps the last %" PRIu64
-             " of %" PRIu64 " results, about %s; or empty it: %s.cache_clear()",
+             "limit %s: maxsize=%" PRIu64 " in its lru_cache keeps the last %" PRIu64
+             " of %" PRIu64 " results, about %s (functools.cache has no limit); or empty it: "
+             "%s.cache_clear()",
              name, entries, entries, o->count, cause_size(kept), name + 13);
   } else if (host_is_unnamed(o) && strchr(target, '[') != NULL)
     snprintf(out, size,
@@ -218,15 +253,24 @@ void host_less_objects(const host_case *c, char *out, size_t size, const host_ob
   else if (host_is_dict(o) && host_is_made_of(o, "collections.deque "))
     snprintf(
         out, size,
-        "limit each deque in %s: collections.deque(maxlen=…), as many as are read later, drops "
-        "the oldest; or write each to a file (sqlite3) and keep only sums",
-        name);
+        "limit each deque in %s to as many as are read later: %s; it drops the oldest. Or write "
+        "each to a file (sqlite3) and keep only sums",
+        name,
+        strstr(o->type, "defaultdict") != NULL ? "defaultdict(lambda: deque(maxlen=…))"
+                                               : "deque(maxlen=…)");
   else if (host_is_grouped(o))
     snprintf(out, size,
              "keep less under each key of %s: only what is needed later (a count, a sum, the last "
              "one), or all of it on disk (sqlite3, shelve)",
              name);
-  else if (host_is_dict(o)) {
+  else if (host_is_dict(o) && is_comprehended(o) && host_is_made_of(o, "str bytes ")) {
+    char loop[80];
+    write_loop(loop, sizeof loop, o);
+    snprintf(out, size,
+             "use each text as it is made instead of keeping all in %s: %s: file.write(…), or what "
+             "is needed of it (a length, a count)",
+             name, loop);
+  } else if (host_is_dict(o)) {
     uint64_t entries = host_less_entries(c, o, &kept);
     snprintf(out, size,
              "as a cache, limit it: if len(%s) > %" PRIu64 ": %s.pop(next(iter(%s))), about %s; if "
@@ -243,7 +287,14 @@ void host_less_objects(const host_case *c, char *out, size_t size, const host_ob
              "use each as it is made (yield it instead of adding it to %s), or write it to a file; "
              "if all are needed, one numpy array of all values and one of where each begins",
              name);
-  else if (host_is_made_of(o, "str bytes ") && o->grows)
+  else if (host_is_made_of(o, "str bytes ") && is_comprehended(o)) {
+    char loop[80];
+    write_loop(loop, sizeof loop, o);
+    snprintf(out, size,
+             "use each text as it is made instead of keeping all in %s: %s: file.write(…), or what "
+             "is needed of it (a length, a count)",
+             name, loop);
+  } else if (host_is_made_of(o, "str bytes ") && o->grows)
     snprintf(out, size,
              "write each text to a file as it is made (file.write) instead of keeping it in %s; or "
              "keep them compactly: pandas.array(…, dtype=\"string[pyarrow]\")",
@@ -269,6 +320,21 @@ void host_less_objects(const host_case *c, char *out, size_t size, const host_ob
              o->grows ? "; or use each one as it arrives (a count, a sum) and keep none" : "");
 }
 
+/* Writes "previews.append(frame[:16].copy())" from the line that fills it, if it is complete. */
+static void keep_copies(char *out, size_t size, const host_object *o) {
+  static const char why[] = "a part of an array (a slice) keeps the whole array it was cut from";
+  size_t length = strlen(o->source);
+  const char *appends = strstr(o->source, ".append("), *sets = strstr(o->source, "] = ");
+  bool plain = length > 0 && length < 110 && strchr(o->source, '#') == NULL;
+  if (plain && appends != NULL && o->source[length - 1] == ')' && o->source[length - 2] == ']')
+    snprintf(out, size, "keep copies: %.*s.copy()); %s", (int)length - 1, o->source, why);
+  else if (plain && appends == NULL && sets != NULL && o->source[length - 1] == ']')
+    snprintf(out, size, "keep copies: %s.copy(); %s", o->source, why);
+  else
+    snprintf(out, size, "keep copies of the parts: .copy() behind each that is put into %s; %s",
+             o->name, why);
+}
+
 /* Writes how to keep such a container small. */
 void host_less_collection(const host_case *c, char *out, size_t size, const host_object *given) {
   host_object named = *given, *o = &named;
@@ -284,7 +350,7 @@ void host_less_collection(const host_case *c, char *out, size_t size, const host
   bool wide = strstr(o->words, "float64") != NULL; /* arrays of such numbers */
   if (strncmp(o->name, "the cache of ", 13) == 0)
     snprintf(out, size,
-             "limit %s: @functools.lru_cache(maxsize=%" PRIu64 ") keeps about %s (maxsize=None and "
+             "limit %s: maxsize=%" PRIu64 " in its lru_cache keeps about %s (maxsize=None and "
              "functools.cache have no limit); or empty it: %s.cache_clear()",
              o->name, entries, cause_size(kept), o->name + 13);
   else if (host_is_made_of(o, "matplotlib.Figure "))
@@ -298,10 +364,7 @@ void host_less_collection(const host_case *c, char *out, size_t size, const host
              "keep copies: %s%s; a memoryview keeps the whole object that it shows a part of",
              o->name, host_is_dict(o) ? "[key] = bytes(part)" : ".append(bytes(part))");
   else if (host_is_of_views(o))
-    snprintf(
-        out, size,
-        "keep copies: %s%s; a part of an array (a slice) keeps the whole array it was cut from",
-        o->name, host_is_dict(o) ? "[key] = part.copy()" : ".append(part.copy())");
+    keep_copies(out, size, o);
   else if (host_is_made_of(o, "mmap.mmap "))
     snprintf(out, size,
              host_is_dict(o) ? "close() each mapping after its last use, or keep %" PRIu64
@@ -326,7 +389,14 @@ void host_less_collection(const host_case *c, char *out, size_t size, const host
              "number, a path), or submit a few at a time and drop each after its result() "
              "(%s)",
              host_is_dict(o) ? "pop" : "del");
-  else if (host_is_dict(o) && !host_is_grouped(o))
+  else if (is_comprehended(o)) {
+    char loop[80];
+    write_loop(loop, sizeof loop, o);
+    snprintf(out, size,
+             "use each as it is made instead of keeping all of them in %s: %s: … (a number, a row "
+             "of it); or write each to a file, and read back what is needed",
+             name, loop);
+  } else if (host_is_dict(o) && !host_is_grouped(o))
     snprintf(out, size,
              "drop the oldest: if len(%s) > %" PRIu64 ": %s.pop(next(iter(%s))), about %s stay; or "
              "functools.lru_cache(maxsize=%" PRIu64 ") on the function that makes the values; or "
@@ -371,9 +441,10 @@ void host_less_collection(const host_case *c, char *out, size_t size, const host
              strstr(o->words, "float64 from uint8") != NULL ? "8 times" : "several times");
   else if (strstr(o->source, ".copy()") != NULL && host_is_made_of(o, "numpy.ndarray torch.Tensor "))
     snprintf(out, size,
-             "keep every tenth (if step %% 10 == 0: %.60s) or what is needed of each (a mean, a "
-             "row)%s; if all are needed, as rows of one file: numpy.lib.format.open_memmap",
-             o->source, wide ? "; float32 takes half: x.astype(numpy.float32)" : "");
+             "if all are needed, keep them as rows of one file: %s = "
+             "numpy.lib.format.open_memmap(path, \"w+\", dtype, (n, *shape)), and %s[i] = …; "
+             "otherwise every tenth, or what is needed of each (a mean, a row)%s",
+             name, name, wide ? "; float32 takes half" : "");
   else if (wide)
     snprintf(out, size,
              "use each as it arrives and keep only what is needed of it (a number, a row); "
