@@ -4,6 +4,7 @@ import collections
 import gc
 import io
 import itertools
+import logging
 import os
 import queue
 import sys
@@ -13,7 +14,7 @@ import types
 import unittest
 from unittest import mock
 
-from stowage import _holders, _objects, _variables, _weighing
+from stowage import _census, _holders, _objects, _variables, _weighing
 
 try:
     import numpy
@@ -66,6 +67,13 @@ class Lines(unittest.TestCase):
 
     def test_a_call_that_joins_a_name_to_itself_grows_it(self):
         self.assertEqual(self.place("table"), (7, True))
+
+    def test_an_array_that_a_line_replaces_does_not_grow(self):
+        self.assertEqual(_holders.role_of("a = np.sqrt(a + 1)", "a"), 1)
+        self.assertEqual(_holders.role_of("a = scale(a + 1) + b", "a"), 1)
+        self.assertEqual(_holders.role_of("rows = rows + [part]", "rows"), 2)
+        self.assertEqual(_holders.role_of("self.text = self.text + part", "text"), 2)
+        self.assertEqual(_holders.role_of("text = part + text", "text"), 2)
 
     def test_each_of_several_targets_is_made_by_the_line(self):
         self.assertEqual((self.place("xx"), self.place("yy")), ((3, False), (3, False)))
@@ -465,21 +473,20 @@ class HostileTest(unittest.TestCase):
         with mock.patch.dict(sys.modules, {"hostile_program": module}):
             CALLS.clear()
             frame = sys._getframe()
-            found = list(_holders.largest(frame, [], 32 << 20, True))
+            found = list(_holders.largest(frame, [], 32 << 20, True, 0.3))
             _holders.object_lines(found, frame)
             _holders.frame_lines(frame)
             for value in [*made, weak, error, rows, *kinds]:
                 _holders.weigh(value, _holders.DEEP)
                 _holders.fields_of(value)
                 _holders.slots_of(value)
-            for stage in (_holders.instances(_holders.Deadline()), _holders.nameless(("what line 1 makes", "f at a:1"), _holders.Deadline()),
-                          _holders.unheld(32 << 20, _holders.Deadline(), {}, True), _holders.trees([(rows, "rows", "")], 1, _holders.Deadline()),
-                          _holders.chained([(value, "x", "module a") for value in made], set(), _holders.Deadline())):
+            for stage in (_holders.instances(_holders.Deadline(0.1)), _holders.nameless(("what line 1 makes", "f at a:1"), _holders.Deadline(0.1)),
+                          _holders.unheld(32 << 20, _holders.Deadline(0.1), {}, True), _holders.trees([(rows, "rows", "")], 1, _holders.Deadline(0.1)),
+                          _holders.chained([(value, "x", "module a") for value in made], set(), _holders.Deadline(0.1))):
                 list(stage)
             finder = _objects.Finder()
-            for piece in _objects.find_large(1 << 20):
-                finder.paths(piece.object)
-            for value in made:
+            self.assertTrue(_objects.find_large(1 << 20))
+            for value in made[:3] + made[-2:]:
                 finder.paths(value)
             called = CALLS[:]
         self.assertEqual(sorted(set(called)), [])
@@ -506,6 +513,32 @@ class HostileTest(unittest.TestCase):
             (size, weight, name, *_), = _holders.linked(head, 1 << 20, _holders.Deadline(), "head")
         self.assertTrue(name.endswith("Node_of_a_list.next of head"), name)
         self.assertGreater(weight.count, 1_000_000)
+
+    @unittest.skipUnless(numpy, "numpy is not installed")
+    def test_the_list_of_a_handler_is_named_before_what_its_records_hold(self):
+        class Keep(logging.Handler):
+            def __init__(self):
+                super().__init__()
+                self.records = []
+
+            def emit(self, record):
+                self.records.append(record)
+
+        log = logging.getLogger("stowage.test.keep")
+        log.propagate = False
+        log.setLevel(logging.INFO)
+        handler = Keep()
+        log.addHandler(handler)
+        for _ in range(200):
+            log.info("batch %s", numpy.ones(1 << 15))
+        held = handler.records
+        own = lambda name: name == __name__  # noqa: E731
+        try:
+            with mock.patch.object(_census, "is_own_module", own):
+                names = [name for value, name, _ in _holders.instances(_holders.Deadline(5)) if value is held]
+            self.assertTrue(names and names[0].endswith("Keep.records"), names)
+        finally:
+            log.removeHandler(handler)
 
     def test_a_search_ends_when_its_time_is_over(self):
         head = None

@@ -187,7 +187,7 @@ void host_less_objects(const host_case *c, char *out, size_t size, const host_ob
   else if (strncmp(name, "the cache of ", 13) == 0) {
     uint64_t entries = host_less_entries(c, o, &kept);
     snprintf(out, size,
-             "limit %s: maxsize=%" PRIu64 " in its lru_cache keeps the last %" PRIu64
+             "limit %s: @lru_cache(maxsize=%" PRIu64 ") keeps the last %" PRIu64
              " of %" PRIu64 " results, about %s (functools.cache has no limit); or empty it: "
              "%s.cache_clear()",
              name, entries, entries, o->count, cause_size(kept), name + 13);
@@ -253,11 +253,12 @@ void host_less_objects(const host_case *c, char *out, size_t size, const host_ob
   else if (host_is_dict(o) && host_is_made_of(o, "collections.deque "))
     snprintf(
         out, size,
-        "limit each deque in %s to as many as are read later: %s; it drops the oldest. Or write "
-        "each to a file (sqlite3) and keep only sums",
+        "limit each deque in %s: %s, as many as are read later, drops the oldest; or write each to "
+        "a file (sqlite3) and keep only sums",
         name,
-        strstr(o->type, "defaultdict") != NULL ? "defaultdict(lambda: deque(maxlen=…))"
-                                               : "deque(maxlen=…)");
+        strstr(o->type, "defaultdict") != NULL
+            ? "collections.defaultdict(lambda: collections.deque(maxlen=…))"
+            : "collections.deque(maxlen=…)");
   else if (host_is_grouped(o))
     snprintf(out, size,
              "keep less under each key of %s: only what is needed later (a count, a sum, the last "
@@ -331,8 +332,8 @@ static void keep_copies(char *out, size_t size, const host_object *o) {
   else if (plain && appends == NULL && sets != NULL && o->source[length - 1] == ']')
     snprintf(out, size, "keep copies: %s.copy(); %s", o->source, why);
   else
-    snprintf(out, size, "keep copies of the parts: .copy() behind each that is put into %s; %s",
-             o->name, why);
+    snprintf(out, size, "keep copies: %s%s; %s", o->name,
+             host_is_dict(o) ? "[key] = part.copy()" : ".append(part.copy())", why);
 }
 
 /* Writes how to keep such a container small. */
@@ -350,7 +351,7 @@ void host_less_collection(const host_case *c, char *out, size_t size, const host
   bool wide = strstr(o->words, "float64") != NULL; /* arrays of such numbers */
   if (strncmp(o->name, "the cache of ", 13) == 0)
     snprintf(out, size,
-             "limit %s: maxsize=%" PRIu64 " in its lru_cache keeps about %s (maxsize=None and "
+             "limit %s: @lru_cache(maxsize=%" PRIu64 ") keeps about %s (maxsize=None and "
              "functools.cache have no limit); or empty it: %s.cache_clear()",
              o->name, entries, cause_size(kept), o->name + 13);
   else if (host_is_made_of(o, "matplotlib.Figure "))
