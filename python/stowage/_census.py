@@ -34,10 +34,13 @@ def instances(until):
 def nameless(made, until):
     """Yields (value, name, where) of containers of large objects, even if no variable holds them: list(…) has no name before it is
     complete. made: name and place of what the program makes; None if it makes nothing."""
-    if made is None or not until.has_time_for(10 * blocks_held()):
+    if made is None or not until.has_time_for(3 * blocks_held()):
         return
     for value in listed():
-        if type(value) not in (list, dict) or len(value) < 4:
+        if type(value) not in (list, dict, set) or len(value) < 4:
+            continue
+        if len(value) >= COLLECTED:  # a comprehension fills it, or a call of C code
+            yield (value, *made)
             continue
         first, size = first_of(value), get(first_of(value), "nbytes")
         if is_a(size, int) and size >= LARGE or is_a(first, bytes) and length(first) >= LARGE:
@@ -48,6 +51,9 @@ LARGE = 64 << 10
 STARTS = 16  # holders of one group that are searched
 CLOSURE = 4000  # objects that one search opens
 OPAQUE = (type, type(sys), type(len), type(is_array.__code__), property, staticmethod, classmethod)
+
+
+COLLECTED = 50_000  # elements of a container that a line is making
 
 
 class Group:

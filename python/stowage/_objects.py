@@ -54,6 +54,7 @@ def _tracked() -> "Iterator[List[Any]]":
     everything.clear()
 
 
+SOME = 100_000  # elements of one container that are looked at
 PART = 4096  # objects that are looked at in one step
 NEAR = 200_000  # objects that are looked at if all are too many
 FEW = 1000  # elements of a container that are looked at then
@@ -76,8 +77,12 @@ def _near() -> "List[Any]":
 
 
 def _referents(things: "List[Any]") -> "List[Any]":
-    """Returns what those objects refer to, each once."""
-    found = gc.get_referents(*things)
+    """Returns what those objects refer to, each once. Of millions of elements no large piece of memory is one: some are looked at."""
+    long = [thing for thing in things if type(thing) in _LONG and len(thing) > SOME]
+    found = gc.get_referents(*([thing for thing in things if not any(thing is one for one in long)] if long else things))
+    for one in long:
+        found.extend(islice(elements_of(one), SOME))
+    long.clear()  # its references would be found
     return list(dict(zip(map(id, found), found)).values())
 
 

@@ -288,6 +288,21 @@ def stored_by(line, ident, path, main):
     return ""
 
 
+def is_in_loop(path, number):
+    """Returns whether a line is in a loop of its function: what it replaces in one turn was made by it in the turn before."""
+    lines = source_lines(path)[:number]
+    margin = len(lines[-1]) - len(lines[-1].lstrip()) if lines else 0
+    for line in reversed(lines):
+        depth, text = len(line) - len(line.lstrip()), line.lstrip()
+        if text and depth < margin:
+            margin = depth
+            if text.startswith(("for ", "while ")):
+                return True
+            if text.startswith(("def ", "async def ", "class ")):
+                return False
+    return False
+
+
 def place_of(name, where, main, kind="", words="", carries=False, of=""):
     """Returns ("file:line", grows) of the line that fills a variable, or makes it; ("", False) if it is not found.
 
@@ -336,7 +351,7 @@ def place_of(name, where, main, kind="", words="", carries=False, of=""):
                 adds = stored_by(line, ident, path, main)
                 rank += 0.2 * (adds == of) - 0.3 * (adds not in ("", of))
             current = (path, number) in on_stack
-            if role == 1 and current and any(True for _ in follows(line.partition("=")[2], ident)):
+            if role == 1 and current and not is_in_loop(path, number) and any(True for _ in follows(line.partition("=")[2], ident)):
                 rank, current = 0.9, False  # "x = x[keep]" has not returned: an earlier line made what x is now
             here = rank, inside, current
             if role and here > best[1]:

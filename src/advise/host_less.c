@@ -94,8 +94,8 @@ bool host_less_is_bound(const host_object *o) {
  * "{k: f(v) for k, v in items}". */
 static bool is_comprehended(const host_object *o) {
   const char *made = strstr(o->source, " = ");
-  return !o->grows && made != NULL && (made[3] == '{' || made[3] == '[') &&
-         strstr(made, " for ") != NULL;
+  return made != NULL && (made[3] == '{' || made[3] == '[') && strstr(made, " for ") != NULL &&
+         strcspn(o->source, " .[(") == (size_t)(made - o->source);
 }
 
 /* Writes the loop of a comprehension, "for k, v in items"; "for … in …" if the text is cut. */
@@ -191,6 +191,13 @@ void host_less_objects(const host_case *c, char *out, size_t size, const host_ob
              " of %" PRIu64 " results, about %s (functools.cache has no limit); or empty it: "
              "%s.cache_clear()",
              name, entries, entries, o->count, cause_size(kept), name + 13);
+  } else if (host_is_unnamed(o) && is_comprehended(o)) {
+    char loop[80];
+    write_loop(loop, sizeof loop, o);
+    snprintf(out, size,
+             "use each as it is made instead of keeping all in %s: %s: … (a number, a count, "
+             "file.write(…)); or put numbers into one array: numpy.fromiter(…, dtype=…)",
+             target, loop);
   } else if (host_is_unnamed(o) && strchr(target, '[') != NULL)
     snprintf(out, size,
              "fill the column from an array, not from a list of Python objects: %s = "

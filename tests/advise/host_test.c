@@ -601,6 +601,20 @@ TEST(a_line_gets_advice_that_it_can_use)
   CHECK(advises("y = x.astype(np.float64) / 255", ".astype(np.float32)", "full size"));
 }
 
+TEST(results_that_are_kept_without_gradients_are_no_activations)
+{
+  host_object o = {.count = 87, .where = "f", .element_bytes = 2 * MIB, .place = "a.py:9",
+                   .type = "list", .of = "torch.Tensor", .grows = true};
+  host_record *r = blank();
+  at_line(r, "/usr/lib/python3/dist-packages/torch/nn/modules/linear.py", "");
+  at_line(r, "/x/a.py", "feats.append(net(x))");
+  r->tensors = 2;
+  holds(r, &o, "feats", 180 * MIB);
+  CHECK(answers(r, CAUSE_HOST_LEAK, "feats: a list of 87 tensors", "feats = torch.empty((n,",
+                "smaller batch"));
+  free(r);
+}
+
 TEST(what_a_comprehension_keeps_is_used_as_it_is_made)
 {
   host_object o = {.count = 50, .name = "groups", .where = "f", .type = "dict",
