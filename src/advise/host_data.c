@@ -4,8 +4,8 @@
 
 #include "advise/host_case.h"
 #include "advise/host_line.h"
-#include "advise/host_way.h"
 #include "advise/host_read.h"
+#include "advise/host_way.h"
 
 /* Two arrays of the same shape, except for a few rows, or of about the same number of bytes. */
 static bool look_alike(const host_object *a, const host_object *b) {
@@ -193,8 +193,9 @@ static void join_once(char *out, size_t size, const char *copying, const host_ob
              "in parts, and drop the old name (del) before the next step");
 }
 
-/* Writes how a line that makes a new array from one can do without it. "a = np.sqrt(a + 1)" replaces
- * it, so the values may go into its own memory. Another name may need the old values later. */
+/* Writes how a line that makes a new array from one can do without it. "a = np.sqrt(a + 1)"
+ * replaces it, so the values may go into its own memory. Another name may need the old values
+ * later. */
 static void write_in_place(char *out, size_t size, const host_record *r, const host_object *o) {
   char target[64];
   const char *source = host_line_own(r);

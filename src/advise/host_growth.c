@@ -11,8 +11,9 @@
 
 /* Returns why elements keep more than the container lists. */
 static const char *why_trees(const host_object *o) {
-  return host_is_of_errors(o) ? "each error keeps its traceback, and that the variables of its functions"
-                         : "each keeps everything that it is a part of";
+  return host_is_of_errors(o)
+             ? "each error keeps its traceback, and that the variables of its functions"
+             : "each keeps everything that it is a part of";
 }
 
 /* ---- columns of Python strings ---- */
@@ -28,10 +29,11 @@ static bool find_columns(host_case *c) {
   host_place(place, sizeof place, o);
   host_name(name, sizeof name, o);
   cause *to = host_add(c, CAUSE_HOST_OBJECTS, share >= MOST ? 0.92 : 0.7);
-  cause_head(
-      to, "%s holds %s as Python %s%s%s%s%s", name, cause_size(o->text_bytes),
-      host_is_of_cells(o) ? "objects, a list or the like in every cell" : "strings, one object per cell",
-      o->words[0] != '\0' ? ", in " : "", o->words, place[0] != '\0' ? ", made at " : "", place);
+  cause_head(to, "%s holds %s as Python %s%s%s%s%s", name, cause_size(o->text_bytes),
+             host_is_of_cells(o) ? "objects, a list or the like in every cell"
+                                 : "strings, one object per cell",
+             o->words[0] != '\0' ? ", in " : "", o->words, place[0] != '\0' ? ", made at " : "",
+             place);
   host_say_object(to, o);
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
   host_less_text(change, sizeof change, o);
@@ -158,7 +160,7 @@ void host_find_leak(host_case *c) {
   host_add_fix(c, most->bytes > kept ? most->bytes - kept : 0, change,
                host_is_of_views(most) ? "one copy of each part"
                : host_is_queue(most)  ? "the producer waits"
-                                 : "dropped values cannot be used later");
+                                      : "dropped values cannot be used later");
 }
 
 /* ---- an iterator that others are ahead of ---- */

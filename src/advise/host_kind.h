@@ -1,5 +1,5 @@
-/* Host kind: what an object of a report is, by its type and by what it holds. Called by the causes in
- * host_growth.c and by the advice in host_less.c. */
+/* Host kind: what an object of a report is, by its type and by what it holds. Called by the causes
+ * in host_growth.c and by the advice in host_less.c. */
 #ifndef ADVISE_HOST_KIND_H
 #define ADVISE_HOST_KIND_H
 

@@ -26,11 +26,12 @@ static void write_types(char *out, size_t size, const host_object *o) {
 void host_less_text(char *out, size_t size, const host_object *o) {
   char name[64], column[64], types[240];
   if (host_is_of_cells(o)) {
-    snprintf(out, size,
-             "do not keep them: use the result of each row as it is made (for x in column: "
-             "total.update(f(x))); or keep numbers, not lists and texts: one numpy array beside the "
-             "table, a row of it for each row if all have one length (float32), otherwise one of "
-             "all values and one of where each row begins");
+    snprintf(
+        out, size,
+        "do not keep them: use the result of each row as it is made (for x in column: "
+        "total.update(f(x))); or keep numbers, not lists and texts: one numpy array beside the "
+        "table, a row of it for each row if all have one length (float32), otherwise one of "
+        "all values and one of where each row begins");
     return;
   }
   if (host_is_read(o) && o->words[0] != '\0') {
@@ -104,7 +105,8 @@ static void write_loop(char *out, size_t size, const host_object *o) {
   const char *close = strrchr(o->source, '}');
   if (end == NULL || (close != NULL && close > end)) end = close;
   bool plain = begin != NULL && end != NULL && end > begin && (size_t)(end - begin) < 60 &&
-               strstr(begin + 1, " for ") == NULL && strstr(begin, " if ") == NULL && end[1] == '\0';
+               strstr(begin + 1, " for ") == NULL && strstr(begin, " if ") == NULL &&
+               end[1] == '\0';
   if (plain)
     snprintf(out, size, "%.*s", (int)(end - begin - 1), begin + 1);
   else
@@ -168,7 +170,8 @@ void host_less_objects(const host_case *c, char *out, size_t size, const host_ob
              "%s; a numpy array instead of the dict if the range is known, or only its last rows; "
              "or drop what is rare or old now and then; or on disk (sqlite3)",
              name, o->of);
-  else if (host_is_dict(o) && host_is_made_of(o, "list tuple ") && strstr(o->source, "float") != NULL)
+  else if (host_is_dict(o) && host_is_made_of(o, "list tuple ") &&
+           strstr(o->source, "float") != NULL)
     snprintf(out, size,
              "put the numbers of %s into one array: numpy.empty((n, width), dtype=numpy.float32), "
              "4 bytes a number instead of 32, and keep only the row of each key: {key: row}",
@@ -187,8 +190,8 @@ void host_less_objects(const host_case *c, char *out, size_t size, const host_ob
   else if (strncmp(name, "the cache of ", 13) == 0) {
     uint64_t entries = host_less_entries(c, o, &kept);
     snprintf(out, size,
-             "limit %s: @lru_cache(maxsize=%" PRIu64 ") keeps the last %" PRIu64
-             " of %" PRIu64 " results, about %s (functools.cache has no limit); or empty it: "
+             "limit %s: @lru_cache(maxsize=%" PRIu64 ") keeps the last %" PRIu64 " of %" PRIu64
+             " results, about %s (functools.cache has no limit); or empty it: "
              "%s.cache_clear()",
              name, entries, entries, o->count, cause_size(kept), name + 13);
   } else if (host_is_unnamed(o) && is_comprehended(o)) {
@@ -376,10 +379,10 @@ void host_less_collection(const host_case *c, char *out, size_t size, const host
   else if (host_is_made_of(o, "mmap.mmap "))
     snprintf(out, size,
              host_is_dict(o) ? "close() each mapping after its last use, or keep %" PRIu64
-                          " of them, about %s: if len(%s) > %" PRIu64
-                          ": %s.pop(next(iter(%s))).close()"
-                        : "close() each mapping after its last use, or keep %" PRIu64
-                          " of them, about %s: if len(%s) > %" PRIu64 ": %s.pop(0).close()",
+                               " of them, about %s: if len(%s) > %" PRIu64
+                               ": %s.pop(next(iter(%s))).close()"
+                             : "close() each mapping after its last use, or keep %" PRIu64
+                               " of them, about %s: if len(%s) > %" PRIu64 ": %s.pop(0).close()",
              entries, cause_size(kept), name, entries, name, name);
   else if (host_is_made_of(o, "ctypes.Array ctypes.Structure "))
     snprintf(out, size,
@@ -447,7 +450,8 @@ void host_less_collection(const host_case *c, char *out, size_t size, const host
              "much; or as float32: x.astype(numpy.float32)",
              strstr(o->words, " from ") + 6, (int)strcspn(o->words, " "), o->words,
              strstr(o->words, "float64 from uint8") != NULL ? "8 times" : "several times");
-  else if (strstr(o->source, ".copy()") != NULL && host_is_made_of(o, "numpy.ndarray torch.Tensor "))
+  else if (strstr(o->source, ".copy()") != NULL &&
+           host_is_made_of(o, "numpy.ndarray torch.Tensor "))
     snprintf(out, size,
              "if all are needed, keep them as rows of one file: %s = "
              "numpy.lib.format.open_memmap(path, \"w+\", dtype, (n, *shape)), and %s[i] = …; "
@@ -458,14 +462,15 @@ void host_less_collection(const host_case *c, char *out, size_t size, const host
              "use each as it arrives and keep only what is needed of it (a number, a row); "
              "float32 takes half: x.astype(numpy.float32); if all are needed, write each to a file "
              "(%s)",
-             host_is_made_of(o, "torch.Tensor ") ? "torch.save" : "numpy.save, or rows of one open_memmap");
+             host_is_made_of(o, "torch.Tensor ") ? "torch.save"
+                                                 : "numpy.save, or rows of one open_memmap");
   else
     snprintf(out, size,
              "use each as it arrives and keep only what is needed of it (a number, a row); of the "
              "last ones: collections.deque(maxlen=…); if all are needed, write each to a file (%s)",
              host_is_made_of(o, "torch.Tensor ")       ? "torch.save"
              : host_is_made_of(o, "pandas.DataFrame ") ? "to_parquet"
-                                               : "numpy.save, or rows of one open_memmap");
+                                                       : "numpy.save, or rows of one open_memmap");
 }
 
 void host_use_less(const host_record *r, char *out, size_t size, const host_object *o) {

@@ -1,4 +1,5 @@
-/* Host less: what to change so that an object takes less memory. Each function writes one sentence. */
+/* Host less: what to change so that an object takes less memory. Each function writes one sentence.
+ */
 #ifndef ADVISE_HOST_LESS_H
 #define ADVISE_HOST_LESS_H
 

@@ -269,9 +269,9 @@ static void find_activations(host_case *c, uint64_t bare) {
       "no gradients are computed");
 }
 
-/* Returns the list of tensors that grows at a line of the program, if it is a tenth of what is held:
- * what each pass computes beside its result is freed, but lies between results that are kept, so
- * malloc cannot give it back. NULL if there is none. */
+/* Returns the list of tensors that grows at a line of the program, if it is a tenth of what is
+ * held: what each pass computes beside its result is freed, but lies between results that are kept,
+ * so malloc cannot give it back. NULL if there is none. */
 static const host_object *find_kept(const host_record *r) {
   for (size_t i = 0; i < r->object_count; i++) {
     const host_object *o = &r->objects[i];

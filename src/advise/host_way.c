@@ -248,7 +248,8 @@ static bool has_text(const char *source, const char *texts) {
   char one[48];
   for (const char *at = texts; *at != '\0';) {
     const char *end = at + 1;
-    while (*end != '\0' && !(end[0] == ' ' && strchr("[.", end[1]) != NULL && end[1] != '\0')) end++;
+    while (*end != '\0' && !(end[0] == ' ' && strchr("[.", end[1]) != NULL && end[1] != '\0'))
+      end++;
     snprintf(one, sizeof one, "%.*s", (int)(end - at), at);
     if (strstr(source, one) != NULL) return true;
     at = end + (*end == ' ');

@@ -14,8 +14,8 @@
 #include "base/status.h"
 
 typedef struct request {
-  _Atomic uint32_t serial; /* a futex: incremented by each request */
-  _Atomic int32_t pid;     /* the process that should answer */
+  _Atomic uint32_t serial;  /* a futex: incremented by each request */
+  _Atomic int32_t pid;      /* the process that should answer */
   _Atomic int32_t thorough; /* 1: the answer may take half a second; 0: a part of its time so far */
 } request;
 
