@@ -31,6 +31,8 @@ from ._weighing import *
 SHOWN = 24
 PLACED = 8  # objects for which the line that fills them is searched
 BLOCK = 48  # bytes of an object on average: a float takes 24, a tuple of two 56, a dict of four 232
+LARGEST = 512  # … and at most, for what Python's allocator serves
+BARE = 16 << 20  # that an interpreter holds without a program
 OBJECT = "object"  # first word of a line (src/run/protocol.h)
 TREE = 20_000  # objects that a search from one element opens
 
@@ -129,9 +131,10 @@ def trees(values, held, until):
             yield from linked(value, held, until, name, place_of_type(value))
 
 
-def unnamed(made, found, held, collects):
+def unnamed(made, found, held, collects, keeps=False):
     """Returns Python objects that no variable names yet, as those of a list that a comprehension is making, or no longer. Only their
-    number is known. made: as for nameless(); held: bytes the process holds."""
+    number is known. made: as for nameless(); held: bytes the process holds; keeps: whether the line that makes them is a comprehension,
+    whose texts may be longer than most objects: the rest of what is held, if so many blocks can be that."""
     # Not arrays and long texts, which are few objects.
     named = sum(weight.text_bytes if weight.shape else size for size, weight, *_ in found if size < LARGE * max(1, weight.objects))
     # Counting reads every page of the interpreter's heap: not where what was found leaves too little for such objects.
@@ -140,7 +143,9 @@ def unnamed(made, found, held, collects):
     count = blocks_held()
     if count * BLOCK < max(2 * named, 32 * LEAST):
         return []
-    weight = Weight(count * BLOCK, count, mark="nameless" if collects else "uncollected", objects=count)
+    rest = held - sum(size for size, *_ in found) - BARE
+    size = rest if keeps and count * BLOCK < rest <= count * LARGEST else count * BLOCK
+    weight = Weight(size, count, mark="nameless" if collects else "uncollected", objects=count)
     return [(weight.size, weight, *made, "list")]
 
 
@@ -309,7 +314,7 @@ def largest(main, others, held, collects=True, seconds=SECONDS):
     for one in collected(held - sum(size for size, *_ in found), found):
         found.append(one)
         yield one
-    yield from unnamed(made, found, held, collects)
+    yield from unnamed(made, found, held, collects, maker is not None and collecting(maker))
 
 
 # ---- the answer ----
@@ -353,7 +358,7 @@ def object_lines(found, main, placed=True):
         try:
             wanted = placed and (at < PLACED or one[1].mark in ("graph", "carried", "database", "library"))
             find = library_place if one[1].mark == "library" else place_of
-            place = find(one[2], one[3], main, one[4], one[1].words, one[1].mark == "carried", one[1].of) if wanted else ("", False)
+            place = find(one[2], one[3], main, one[4], one[1].words, one[1].mark in ("carried", "graph"), one[1].of) if wanted else ("", False)
             if one[4] in CONTAINERS and one[1].words and one[1].mark in ("", "view"):
                 one[1].words = widened(one[1].words, main)
             if place[1] and one[1].mark == "" and enclosing(place[0].rpartition(":")[0], int(place[0].rpartition(":")[2])) == "__getitem__":

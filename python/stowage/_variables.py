@@ -302,6 +302,12 @@ def collects(frame):
         " for " in text and " in " in text and any(sign in text.split(" for ")[0] for sign in "[{("))
 
 
+def collecting(frame):
+    """Returns whether a frame, or the one that called it, is at a comprehension."""
+    return any(each is not None and (each.f_code.co_name in ("<listcomp>", "<dictcomp>", "<setcomp>") or collects(each))
+               for each in (frame, frame.f_back))
+
+
 def maker_of(main):
     """Returns the frame of the program that makes something: not a constructor, not a generator, which another line consumes, and not a
     function that another line calls for each of many elements."""

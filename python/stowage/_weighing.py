@@ -54,7 +54,8 @@ def sample(values):
 
 def sample_pairs(table):
     """Returns some (key, value) of a dict, as sample() does."""
-    return spread(iter(dict.items(table)), length(table))
+    count = length(table)
+    return list(zip(spread(dict.__iter__(table), count), spread(iter(dict.values(table)), count)))  # items() makes a tuple for each
 
 
 def spread(elements, count, values=None):
@@ -76,7 +77,7 @@ def stride(step):
     return step
 
 
-REACHED = 2_000_000  # elements of a dict or a set that a sample goes through, which takes 10 ms
+REACHED = 1_000_000  # elements of a dict or a set that a sample goes through, which takes 5 ms
 
 
 PLAIN = frozenset((int, float, bool, complex, type(None)))  # most values of most containers
@@ -137,10 +138,10 @@ LISTING = 120e-9  # seconds for each object of a list of all of them, and of wha
 
 class Deadline:
     """Some seconds of this thread's own time. A program that computes lets the thread run for a part of the time only, so up to four
-    times as long by the clock."""
+    times as long by the clock, and at least SECONDS: on a busy machine a thread may wait that long for a CPU."""
 
     def __init__(self, seconds=SECONDS):
-        self._own, self._clock = time.thread_time() + seconds, time.monotonic() + 4 * seconds
+        self._own, self._clock = time.thread_time() + seconds, time.monotonic() + max(4 * seconds, SECONDS)
 
     def is_over(self):
         return time.thread_time() > self._own or time.monotonic() > self._clock

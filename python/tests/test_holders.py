@@ -14,7 +14,7 @@ import types
 import unittest
 from unittest import mock
 
-from stowage import _census, _holders, _objects, _variables, _weighing
+from stowage import _census, _holders, _objects, _places, _variables, _weighing
 
 try:
     import numpy
@@ -67,6 +67,13 @@ class Lines(unittest.TestCase):
 
     def test_a_call_that_joins_a_name_to_itself_grows_it(self):
         self.assertEqual(self.place("table"), (7, True))
+
+    def test_a_tensor_that_keeps_the_graphs_of_a_loop_grows_where_it_is_added_to(self):
+        source = ["total = zeros(())", "for step in steps:", "    total = total + loss"]
+        with mock.patch.object(_places, "source_lines", lambda path: source):
+            for carries, line in ((True, 3), (False, 3)):
+                place, grows = _holders.place_of("total", "module /x/a.py", Frame("/x/a.py", 3), "torch.Tensor", "", carries)
+                self.assertEqual((place, grows), (f"/x/a.py:{line}", carries))
 
     def test_an_array_that_a_line_replaces_does_not_grow(self):
         self.assertEqual(_holders.role_of("a = np.sqrt(a + 1)", "a"), 1)
@@ -539,6 +546,14 @@ class HostileTest(unittest.TestCase):
             self.assertTrue(names and names[0].endswith("Keep.records"), names)
         finally:
             log.removeHandler(handler)
+
+    def test_texts_that_a_comprehension_makes_are_the_rest_of_what_is_held(self):
+        made, held = ("what line 7 makes", "f at a.py:7"), 400 << 20
+        with mock.patch.object(_holders, "blocks_held", lambda: 2_000_000):
+            for keeps, least in ((False, 90), (True, 380)):
+                (size, *_), = _holders.unnamed(made, [], held, True, keeps)
+                self.assertGreater(size, least << 20)
+                self.assertLess(size, held if keeps else 100 << 20)
 
     def test_a_search_ends_when_its_time_is_over(self):
         head = None

@@ -454,9 +454,9 @@ void host_less_collection(const host_case *c, char *out, size_t size, const host
            host_is_made_of(o, "numpy.ndarray torch.Tensor "))
     snprintf(out, size,
              "if all are needed, keep them as rows of one file: %s = "
-             "numpy.lib.format.open_memmap(path, \"w+\", dtype, (n, *shape)), and %s[i] = …; "
+             "numpy.lib.format.open_memmap(\"%.30s.npy\", \"w+\", %s, (n, …)), and %s[i] = …; "
              "otherwise every tenth, or what is needed of each (a mean, a row)%s",
-             name, name, wide ? "; float32 takes half" : "");
+             name, name, wide ? "\"float64\"" : "dtype", name, wide ? "; float32 takes half" : "");
   else if (wide)
     snprintf(out, size,
              "use each as it arrives and keep only what is needed of it (a number, a row); "

@@ -141,6 +141,9 @@ def report():
             began = 0.0  # of this thread: loading this script counts too
         # At exit only the variables of modules are left, and those of the functions that an exception went through.
         main, others = (failed_frame(), []) if at_exit else threads()
+        if not first and main is not None and main.f_code.co_name == "__del__":  # what ends has no name any more
+            last.keep(serial, True)
+            return False
         frames, found = space_line() + frame_lines(None if at_exit else main), []
         if first:
             Answer(held, frames).keep(serial, False)
