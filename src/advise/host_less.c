@@ -152,9 +152,9 @@ void host_less_objects(const host_case *c, char *out, size_t size, const host_ob
     keep_values(out, size, o);
   else if (is_doubled(o))
     snprintf(out, size,
-             "do not keep them: for k in range(len(items) + 1): for part in "
-             "itertools.combinations(items, k) makes one at a time (items: what the line goes "
-             "through); or number them, bit i for element i: for n in range(1 << len(items))");
+             "do not keep them, make one at a time, in the same order: for n in range(1 << "
+             "len(items)): s = tuple(x for i, x in enumerate(items) if n >> i & 1); or by size: "
+             "itertools.combinations(items, k) (items: what the outer loop goes through)");
   else if (host_is_nested(o) && host_is_dict(o))
     snprintf(
         out, size,
