@@ -199,8 +199,8 @@ static const host_way ways[] = {
     {".astype(np.float64) .astype(numpy.float64) .astype(float) .astype('float64') "
      ".astype(\"float64\")",
      CAUSE_HOST_COPIES, "it makes a second array of 8 bytes a number",
-     "float32, 4 bytes a number: .astype(np.float32); or convert a batch when it is used: "
-     "x[i:i + 100].astype(…)",
+     "float32, 4 bytes a number, with the next step in place: y = x.astype(np.float32); y /= 255; "
+     "or convert a batch when it is used: x[i:i + 100].astype(…)",
      "7 digits instead of 15"},
     {"np.array numpy.array np.asarray np.stack", CAUSE_HOST_COPIES,
      "it copies all parts into one array",

@@ -323,7 +323,7 @@ def what_a_line_makes_is_named_by_the_moment_of_the_search():
     finally:
         holders.figures = before
     assert frame.f_lineno == at + 2 and found[0][2] == f"what line {at} makes", found
-    assert holders.object_lines(found, None)[0].split("\t")[-1].startswith("texts = ["), found
+    assert holders.object_lines(found, None)[0].split("\t")[-2].startswith("texts = ["), found
     del texts
 
 
