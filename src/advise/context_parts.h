@@ -4,6 +4,9 @@
 
 #include "advise/context.h"
 
+/* Reads frames and the lines of code after them. Without any frame every line counts as code,
+ * because people paste only the last lines. */
+void context_read_traceback(context *c, scan_text text);
 /* Sets the traits of the program, and what grows. The user's own line must be set. */
 void context_read_traits(context *c, scan_text text, scan_text raw);
 /* Sets the batch system, what runs the container, and the unit whose limit was reached. */

@@ -1,6 +1,7 @@
 /* Diagnosis parts: what diagnosis.c calls in order, and what these parts share.
  *
- *   diagnosis_device.c   causes in device memory: what the numbers prove, then what the phase hints
+ *   diagnosis_device.c   causes in device memory that the numbers prove
+ *   diagnosis_guess.c    causes in device memory that the phase and the library suggest
  *   diagnosis_host.c     causes in host memory
  *   diagnosis_limit.c    fixes that raise a limit on host memory, in the words of what set it
  *   diagnosis_numbers.c  fixes for device memory, made of the text's own numbers and lines
@@ -11,6 +12,10 @@
 
 #include "advise/explanation.h"
 #include "advise/recipes.h"
+
+#define DIAGNOSIS_BELIEVED 0.3 /* a confidence below this leaves the cause open */
+/* A device with a batch in it has as much free. */
+#define DIAGNOSIS_TINY (UINT64_C(1) << 20)
 
 /* Adds a cause; the caller writes its sentence. */
 cause *diagnosis_cause(explanation *x, cause_id id, double confidence);
@@ -30,6 +35,8 @@ bool diagnosis_absurd(const numbers *n);
 
 /* ---- the parts ---- */
 void diagnosis_device(explanation *x);
+/* Adds the likeliest cause in device memory, where the numbers do not decide. */
+void diagnosis_guess(explanation *x);
 void diagnosis_host(explanation *x);
 /* Adds the fixes for the first cause, and the command that finds out more. */
 void diagnosis_fixes(explanation *x);
