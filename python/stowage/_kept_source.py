@@ -157,7 +157,8 @@ def kept_by(statement: Any) -> "list[tuple[Any, int, Any]]":
     """Returns what a statement puts into containers: the container's name or attribute, how many items are between, and the value."""
     found: "list[tuple[Any, int, Any]]" = []
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) and isinstance(statement.value.func, ast.Attribute):
-        call, name = statement.value, statement.value.func.attr
+        call: Any = statement.value
+        name = call.func.attr
         base, levels = base_of(call.func.value)
         if name in ADDS and len(call.args) == 1:
             found.append((base, levels + 1, call.args[0]))
