@@ -583,6 +583,8 @@ const char *context_phase(const context *c) {
                 {CONTEXT_BIT(GENERATING), "during inference"},
                 {CONTEXT_BIT(FORWARD), "in the forward pass"},
                 {CONTEXT_BIT(PLACING), "while data was copied to the device"}};
+  if (context_any(c, CONTEXT_BIT(OPTIMIZER)) && (c->programs & PROGRAM_RELOADS) != 0)
+    return "while the optimizer's saved state was loaded";
   for (size_t i = 0; i < sizeof phases / sizeof *phases; i++)
     if (context_any(c, phases[i].mark)) return phases[i].words;
   return "";

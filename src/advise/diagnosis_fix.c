@@ -102,7 +102,7 @@ static uint64_t derive(const explanation *x) {
   bool one = m->kind == MESSAGE_TENSORFLOW && m->rank > 2 && strncmp(m->what, "1,", 2) == 0;
   set |= c->batch == 1 || m->failed_batch == 1 || one ? DERIVED_ONE : 0;
   set |= known(m->live_bytes) && m->live_bytes >= HELD_LEAST ? DERIVED_HOLDS : 0;
-  set |= m->share > 0 ? DERIVED_SHARE : 0;
+  set |= m->share > 0 || m->share_needed > 0 ? DERIVED_SHARE : 0;
   set |= is_other_program(m) ? DERIVED_OTHER : 0;
   set |= known(m->before_bytes) ? DERIVED_MEASURED : 0;
   bool sized = known(m->asked_bytes) && known(m->device_bytes);

@@ -753,9 +753,10 @@ static const recipe rows[] = {
      .must = D(OTHER),
      .mustnot = D(NAMED),
      .never = LANGUAGES,
-     .change = "limit that program: by its own settings (buffers, -Xmx, fewer tabs or workers), or "
-               "from outside: systemd-run --user --scope -p MemoryMax=8G PROGRAM",
-     .cost = "it is slower, or ends before others do"},
+     .change =
+         "let that program need less: its own settings (caches, buffers, threads and workers at "
+         "once), or a smaller input, or the input in parts",
+     .cost = "it is slower"},
     {.hosts = H(KILLED) | H(KERNEL) | H(PYTHON),
      .never = LANGUAGES | M(COMFY) | M(WEBUI) | M(PANDAS),
      .without = T(TEST_WORKERS) | T(BUILD) | T(FFMPEG) | T(WORKFLOW) | T(NEXTFLOW),
