@@ -13,6 +13,7 @@
 #define PADDING_MIN  8         /* spaces in a row that a terminal put there */
 #define LONG_BYTES   (1 << 20) /* every line in this last part of a text is kept */
 #define WRAP_MIN     60        /* columns of the narrowest terminal that wraps */
+#define WORD_MOST    14        /* letters of most words that are moved to the next line */
 #define SAME_START   4         /* characters that two records of one log have in common */
 /* Most lines with the same words kept in the early part of a long log. */
 #define SAME_LINES 1000
@@ -213,6 +214,10 @@ static scan_text without_prefixes(scan_text line) {
   return line;
 }
 
+scan_text clean_line(scan_text line) {
+  return without_prefixes(line);
+}
+
 /* ---- bytes ---- */
 
 /* Appends `raw` without escape sequences; carriage returns become line ends, as a progress bar's
@@ -270,9 +275,45 @@ static bool continues(scan_text before, scan_text rest) {
   return without_prefixes(line).at == past_spaces(line, line.at);
 }
 
+/* Returns whether the next line surely goes on in the middle of `line`: no frame, no line of code
+ * and no record begins so. */
+static bool continues_surely(scan_text line, scan_text rest) {
+  scan_text next;
+  if (!continues(line, rest) || !scan_next_line(&rest, &next) || !scan_has(line, " ")) return false;
+  char last = line.end[-1], first = *next.at, second = next.end - next.at > 1 ? next.at[1] : ' ';
+  bool open = isalnum((unsigned char)last) || strchr("_-/.,( =", last) != NULL;
+  bool middle = islower((unsigned char)first) || isdigit((unsigned char)first) ||
+                strchr("_-/.,)", first) != NULL || (first == ' ' && second != ' ');
+  return open && middle;
+}
+
+/* Returns whether a line that is a little shorter than `width` goes on in small letters: then words
+ * were moved to the next line, and none was cut. */
+static bool moves_words(scan_text text, size_t width) {
+  scan_text line, next;
+  while (scan_next_line(&text, &line)) {
+    size_t length = (size_t)(line.end - line.at);
+    scan_text rest = text;
+    if (length < width && length + WORD_MOST >= width && scan_next_line(&rest, &next) &&
+        next.at < next.end && islower((unsigned char)*next.at) &&
+        isalpha((unsigned char)line.end[-1]))
+      return true;
+  }
+  return false;
+}
+
+/* Returns whether terminals and pagers have this width. */
+static bool is_usual(size_t width) {
+  static const size_t usual[] = {80, 100, 120, 132, 160};
+  for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
+    if (width == usual[i]) return true;
+  return false;
+}
+
 /* Returns the width at which the terminal wrapped; 0 if it did not. At least three different lines
- * must have exactly the length of the longest, and others must continue them. */
-static size_t wrap_width(scan_text text) {
+ * must have exactly the length of the longest, and others must continue them. Of a usual width one
+ * is enough (*few), if the next line surely continues it. */
+static size_t wrap_width(scan_text text, bool *few) {
   size_t longest = 0, count = 0;
   const char *last = NULL;
   scan_text rest = text, line;
@@ -284,7 +325,9 @@ static size_t wrap_width(scan_text text) {
     longest = length;
     last = line.at;
   }
-  return longest >= WRAP_MIN && count >= 3 ? longest : 0;
+  *few = count < 3;
+  if (*few && (!is_usual(longest) || moves_words(text, longest))) return 0;
+  return longest >= WRAP_MIN ? longest : 0;
 }
 
 /* Returns whether a number in parentheses goes on in the next line: "(240.8 MiB/2" + "44.1 MiB
@@ -389,14 +432,17 @@ typedef struct cleaner {
 } cleaner;
 
 static void clean_lines(buffer *out, cleaner *c, scan_text rest) {
-  size_t width = wrap_width(rest);
+  bool few = false;
+  size_t width = wrap_width(rest, &few);
   scan_text line;
   bool after_wrap = false;
   while (scan_next_line(&rest, &line)) {
-    bool wrapped = width > 0 && (size_t)(line.end - line.at) == width && continues(line, rest);
+    bool wrapped = width > 0 && (size_t)(line.end - line.at) == width &&
+                   (few ? continues_surely(line, rest) : continues(line, rest));
     wrapped = wrapped || splits_number(line, rest);
     bool early = rest.end - line.at > LONG_BYTES;
-    if (early && width == 0 && (!finder_has(&c->failure, line) || comes_too_often(&c->early, line)))
+    if (early && (width == 0 || few) &&
+        (!finder_has(&c->failure, line) || comes_too_often(&c->early, line)))
       continue;
     if (is_dump(&c->dump, line)) continue;
     /* Spaces at the margin are part of the text: "…memory, this" + " process has". */
