@@ -29,6 +29,15 @@ static const struct {
     {"WARNING: ran out of memory with exception", PROGRAM_FAIRSEQ},
     {"OOM in forward/backward pass", PROGRAM_FAIRSEQ},
     {" wps=", PROGRAM_FAIRSEQ},
+    {"mxnet", PROGRAM_MXNET},
+    {"[Taichi]", PROGRAM_TAICHI},
+    {"[taichi/", PROGRAM_TAICHI},
+    {"taichi.lang", PROGRAM_TAICHI},
+    {"device_memory_GB", PROGRAM_TAICHI_SIZE},
+    {"TI_DEVICE_MEMORY_GB", PROGRAM_TAICHI_SIZE},
+    {"map_batches(", PROGRAM_RAY_DATA},
+    {"ray::MapBatches", PROGRAM_RAY_DATA},
+    {"sparse->dense coercion", PROGRAM_SPARSE},
     {"trainer.valid_step(", PROGRAM_EVALUATES}, /* fairseq */
     {"mmengine/runner/loops.py", PROGRAM_EVALUATES},
     {"detectron2/evaluation/", PROGRAM_EVALUATES},
@@ -163,6 +172,17 @@ static void read_workers(context *c, scan_text t) {
   }
 }
 
+/* Recognizes a line that sets every row against every other: "x[:, None, :] - x[None, :, :]". */
+static void read_pairs(context *c) {
+  static const char *const rows[] = {"[:, None", "[:, np.newaxis", "[:, jnp.newaxis", "[:,None",
+                                     ".unsqueeze(1)"};
+  static const char *const columns[] = {"[None", "[np.newaxis", "[jnp.newaxis", ".unsqueeze(0)"};
+  scan_text code = {c->code, c->code + strlen(c->code)};
+  if (scan_has_any(code, rows, sizeof rows / sizeof *rows) &&
+      scan_has_any(code, columns, sizeof columns / sizeof *columns))
+    c->programs |= PROGRAM_PAIRS;
+}
+
 #define RANKS_MOST 1024 /* devices that share one model */
 
 /* Reads over how many devices a server spreads one model already: its option, or the ranks that its
@@ -227,6 +247,7 @@ void context_read_programs(context *c, scan_text raw) {
   read_nccl(c, raw);
   read_workers(c, raw);
   read_parallel(c, raw);
+  read_pairs(c);
   if (scan_has(raw, "ptimizer.step(")) c->programs &= ~PROGRAM_RELOADS;
   if (is_rust(raw)) c->seen |= CONTEXT_BIT(NATIVE);
   if (is_old_flow(raw)) c->traits |= TRAIT_TF1;

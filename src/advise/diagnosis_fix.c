@@ -229,9 +229,9 @@ static void add_from(explanation *x, const recipe_table *t, cause_id id, uint64_
 }
 
 static void add_all(explanation *x, cause_id id, uint64_t derived, uint32_t most) {
-  static const recipe_table *const tables[] = {&recipes_own,   &recipes_place, &recipes_serve,
-                                               &recipes_model, &recipes_full,  &recipes_platform,
-                                               &recipes_host};
+  static const recipe_table *const tables[] = {&recipes_tools,    &recipes_own,   &recipes_place,
+                                               &recipes_serve,    &recipes_model, &recipes_full,
+                                               &recipes_platform, &recipes_host};
   for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
     add_from(x, tables[i], id, derived, most);
 }

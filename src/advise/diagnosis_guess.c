@@ -57,7 +57,8 @@ typedef struct guess {
   const char *words; /* after the usage */
 } guess;
 
-#define MARK(name) CONTEXT_BIT(name)
+#define MARK(name)  CONTEXT_BIT(name)
+#define PAIRS_LEAST (UINT64_C(1) << 30) /* a smaller table is seldom what fills a device */
 
 /* Guesses for programs with settings of their own. Returns false for others. */
 static bool by_program(const explanation *x, guess *g) {
@@ -139,6 +140,11 @@ static guess by_phase(const explanation *x) {
     return (guess){CAUSE_LEAK, 0.5,
                    "backward(retain_graph=True) keeps the graph of a pass: probably graphs of "
                    "earlier steps are still alive"};
+  bool arrays = m->kind == MESSAGE_TORCH || m->kind == MESSAGE_XLA || m->kind == MESSAGE_CUPY;
+  if (arrays && (m->context.programs & PROGRAM_PAIRS) != 0 && known(n->asked_bytes) &&
+      n->asked_bytes >= PAIRS_LEAST)
+    return (guess){CAUSE_ONE_SPIKE, 0.55,
+                   "its line makes a table of all pairs of rows, which grows with their square"};
   if (has(x, MARK(OPTIMIZER)))
     return (guess){CAUSE_OPTIMIZER_STATE, bare ? 0.55 : 0.7,
                    "the optimizer needs its own copies of the weights (Adam: two more)"};

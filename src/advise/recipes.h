@@ -95,6 +95,7 @@ extern const recipe_table recipes_serve; /* servers and runtimes of models */
 extern const recipe_table recipes_model; /* weights, the optimizer, one huge tensor */
 extern const recipe_table recipes_full;  /* a device that is simply full */
 extern const recipe_table recipes_host;
+extern const recipe_table recipes_tools;    /* libraries and tools with settings of their own */
 extern const recipe_table recipes_own;      /* programs with settings of their own */
 extern const recipe_table recipes_platform; /* devices, after the program's own settings */
 extern const recipe_table recipes_find;     /* used if the others gave fewer than two */

@@ -294,6 +294,7 @@ static const recipe rows[] = {
                "node NAME",
      .cost = "none"},
     {.hosts = H(RAY),
+     .other = P(RAY_DATA),
      .change = "fewer tasks at once: @ray.remote(num_cpus=4), or memory=4*1024**3 for each",
      .cost = "less runs in parallel"},
     {.hosts = H(RAY),

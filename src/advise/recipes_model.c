@@ -362,6 +362,7 @@ static const recipe rows[] = {
     {.causes = C(LIMIT),
      .kinds = K(TORCH),
      .need = M(INTEL),
+     .never = M(COMFY) | M(WEBUI),
      .change =
          "split the tensor into parts below 4 GiB (for part in x.split(n)), or a smaller batch",
      .cost = "a loop over the parts"},
