@@ -319,8 +319,11 @@ static bool continues_surely(scan_text line, scan_text rest) {
   if (!continues(line, rest) || !scan_next_line(&rest, &next) || !scan_has(line, " ")) return false;
   char last = line.end[-1], first = *next.at, second = next.end - next.at > 1 ? next.at[1] : ' ';
   bool open = isalnum((unsigned char)last) || strchr("_-/.,( =", last) != NULL;
-  bool middle = islower((unsigned char)first) || isdigit((unsigned char)first) ||
-                strchr("_-/.,)", first) != NULL || (first == ' ' && second != ' ');
+  bool capitals = isupper((unsigned char)last) && isupper((unsigned char)first) &&
+                  (isupper((unsigned char)second) || second == '_');
+  bool middle = islower((unsigned char)first) || isdigit((unsigned char)first) || capitals ||
+                strchr("_-/.,)", first) != NULL || (first == ' ' && second != ' ') ||
+                (last == ' ' && first != ' ');
   return open && middle;
 }
 

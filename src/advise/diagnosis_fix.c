@@ -14,6 +14,7 @@
 #define DEVICE_MOST (UINT64_C(192) << 30) /* few devices have more */
 #define REST_OWN    (UINT64_C(1) << 30)   /* a process needs as much besides its tensors */
 #define SWAP_MOST   (UINT64_C(24) << 30)  /* the swap file that the tables name has 16 GiB */
+#define VAST_LEAST  (UINT64_C(96) << 30)  /* six times that file */
 #define HUGE_LEAST  (UINT64_C(256) << 30) /* more than a machine has by this is hopeless */
 #define SLACK_PART  16                    /* less than this part of the request is no help */
 #define SAME_WORDS  30                    /* characters with which fixes of the same kind begin */
@@ -133,6 +134,8 @@ static uint64_t derive(const explanation *x) {
   set |= diagnosis_carved(x) ? DERIVED_CARVED : 0;
   bool host = m->kind == MESSAGE_HOST && known(m->asked_bytes);
   set |= host && m->asked_bytes >= SWAP_MOST ? DERIVED_NO_SWAP : 0;
+  bool killed = m->host == HOST_KERNEL && known(m->process_bytes);
+  set |= killed && m->process_bytes >= VAST_LEAST ? DERIVED_VAST : 0;
   bool tensor = m->host == HOST_TORCH || m->host == HOST_KILLED || m->host == HOST_LARGE;
   set |= host && tensor && m->asked_bytes >= HELD_LEAST ? DERIVED_TENSOR : 0;
   set |= diagnosis_python(m) ? DERIVED_PYTHON : 0;

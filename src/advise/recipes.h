@@ -66,6 +66,7 @@ enum {
 #define DERIVED_TOKENS   (UINT64_C(1) << 56) /* the server's text gives the tokens that fit */
 #define DERIVED_FAR      (UINT64_C(1) << 57) /* a model needs several times the RAM that is free */
 #define DERIVED_DRAWS    (UINT64_C(1) << 58) /* a web interface that makes pictures */
+#define DERIVED_VAST     (UINT64_C(1) << 59) /* the killed program held far more than swap relieves */
 #define DERIVED_FREED    (UINT64_C(1) << 38) /* the request alone is within the limit */
 
 #define RECIPE_HALF_BATCH                                                                          \

@@ -790,11 +790,16 @@ static const recipe rows[] = {
          H(KILLED) | H(NOTEBOOK) | H(DIED) | H(TORCH) | H(PYTHON) | H(KERNEL) | H(NUMPY) | H(LARGE),
      .without = T(CI),
      .never = M(COLAB) | M(KAGGLE) | M(WINDOWS) | M(MAC) | M(BITS_32),
-     .mustnot = D(OOMD) | D(GROUPED) | D(ABSURD) | D(ENABLED) | D(TIMEOUT) | D(NO_SWAP),
+     .mustnot = D(OOMD) | D(GROUPED) | D(ABSURD) | D(ENABLED) | D(TIMEOUT) | D(NO_SWAP) | D(VAST),
      .change =
          "close other programs, or add swap to the RAM (Linux: sudo fallocate -l 16G /swapfile; "
          "sudo chmod 600 /swapfile; sudo mkswap /swapfile; sudo swapon /swapfile)",
      .cost = "swap is slow"},
+    {.hosts = H(KERNEL),
+     .must = D(VAST),
+     .mustnot = D(GROUPED),
+     .change = "a machine with more RAM: beside so much, a swap file of usual size changes little",
+     .cost = "another machine"},
     {.hosts = H(KILLED) | H(NOTEBOOK) | H(DIED) | H(TORCH) | H(PYTHON) | H(KERNEL) | H(NUMPY),
      .need = M(WINDOWS),
      .never = M(COMFY),
