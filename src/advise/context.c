@@ -457,8 +457,7 @@ static void read_precision(context *c, scan_text text) {
                {"load_in_8bit=True", CONTEXT_BIT(HALF) | CONTEXT_BIT(QUANTIZED)},
                {"load_in_4bit=True", CONTEXT_BIT(HALF) | CONTEXT_BIT(QUANTIZED)}};
   scan_text code = {c->code, c->code + strlen(c->code)};
-  if (scan_has(text, "quantizer_bnb_4bit.py") || scan_has(text, "Params4bit") ||
-      scan_has(text, "to fit the quantized model"))
+  if (scan_has(text, "quantizer_bnb_4bit.py") || scan_has(text, "Params4bit"))
     c->seen |= CONTEXT_BIT(HALF) | CONTEXT_BIT(QUANTIZED);
   for (size_t i = 0; i < sizeof table / sizeof *table; i++)
     if (scan_has(code, table[i].words)) c->seen |= table[i].marks;
