@@ -88,9 +88,11 @@ typedef struct search {
   whatif *what;
   const double *grows;
   const replay_job *job;
-  const tuning *tuned;
+  const tuning *tuned; /* NULL: only as it was recorded */
   uint32_t whole;
 } search;
+
+#define AS_RECORDED UINT32_MAX /* in place of the index of a setting */
 
 static stow_status replays(const search *s, uint32_t which, uint32_t part, uint64_t limit_bytes,
                            replay_result *r) {
@@ -99,6 +101,10 @@ static stow_status replays(const search *s, uint32_t which, uint32_t part, uint6
   job.options.limit_bytes = limit_bytes;
   set_part(s->what, s->grows, (double)part / s->whole);
   STOW_TRY(whatif_steps(s->what, &changed));
+  if (which == AS_RECORDED)
+    return replay_run(
+        r, changed, steps_expandable(job.record) ? &policy_torch_expandable : &policy_torch_default,
+        &job.options);
   return tune_replay(r, changed, &job, s->tuned->list[which].settings);
 }
 
@@ -138,10 +144,22 @@ static uint32_t setting_named(const tuning *t, const char *settings) {
   return t->best;
 }
 
-/* Expandable segments first: with them the allocator wastes least, so the result depends least on
- * the exact sizes that another batch requests. */
+/* The settings that the recording was made with, if they are among those that were tried. */
+static uint32_t own_setting(const tuning *t) {
+  for (uint32_t i = 0; i < TUNE_CANDIDATES; i++)
+    if (t->list[i].own) return i;
+  return AS_RECORDED;
+}
+
+/* As it was recorded first: that is one change, and the answer of explain. Otherwise expandable
+ * segments: with them the allocator wastes least, so the result depends least on the exact sizes
+ * that another batch requests. */
 static stow_status search_parts(fitting *out, const search *s) {
-  STOW_TRY(search_setting(out, s, setting_named(s->tuned, "expandable_segments:True")));
+  if (s->tuned == NULL) return search_setting(out, s, AS_RECORDED);
+  uint32_t own = own_setting(s->tuned);
+  if (own != AS_RECORDED) STOW_TRY(search_setting(out, s, own));
+  if (out->part == 0)
+    STOW_TRY(search_setting(out, s, setting_named(s->tuned, "expandable_segments:True")));
   if (out->part == 0) STOW_TRY(search_setting(out, s, setting_named(s->tuned, "")));
   if (out->part == 0) STOW_TRY(search_setting(out, s, s->tuned->best));
   if (out->part > 0) {
@@ -174,7 +192,7 @@ static stow_status find_part(fitting *out, const evidence *e, const replay_job *
   }
   out->until_fail = e->failed;
   out->batch = e->program.batch <= BATCH_MAX ? e->program.batch : 0;
-  out->whole = out->batch > 1 ? (uint32_t)out->batch : FITTING_PARTS;
+  out->whole = out->batch > 0 ? (uint32_t)out->batch : FITTING_PARTS;
   if (status == STOW_OK && grows != NULL) {
     search s = {.what = &what, .grows = grows, .job = job, .tuned = t, .whole = out->whole};
     status = search_parts(out, &s);
@@ -184,40 +202,21 @@ static stow_status find_part(fitting *out, const evidence *e, const replay_job *
   return status;
 }
 
-static stow_status search_part(uint32_t *part, whatif *w, const double *grows, uint32_t whole,
-                               uint64_t limit_bytes) {
-  uint32_t good = 0, bad = whole;
-  while (bad - good > 1) {
-    uint32_t middle = good + (bad - good) / 2;
-    whatif_result r;
-    set_part(w, grows, (double)middle / whole);
-    STOW_TRY(whatif_run(w, &r, false, (uint64_t)((double)limit_bytes * (1 - HEADROOM))));
-    if (r.finishes)
-      good = middle;
-    else
-      bad = middle;
-  }
-  *part = good;
-  return STOW_OK;
-}
-
-stow_status fitting_part(uint32_t *part, uint32_t *whole, const evidence *e, uint64_t limit_bytes) {
-  whatif what;
-  uint64_t growing = 0;
-  bool named = e->program.batch > 1 && e->program.batch <= BATCH_MAX;
+stow_status fitting_part(uint32_t *part, uint32_t *whole, const evidence *e,
+                         uint64_t device_bytes) {
+  replay_job job;
+  fitting found = {0};
   *part = 0;
-  *whole = named ? (uint32_t)e->program.batch : FITTING_PARTS;
-  stow_status status = whatif_open(&what, e);
-  what.device_is_full = true;
-  if (status == STOW_OK) status = mark_growing(&what, &growing);
-  size_t bytes = (e->source->event_count + 1) * sizeof(double);
-  double *grows = status == STOW_OK && growing > 0 && !e->failed ? malloc(bytes) : NULL;
-  if (grows != NULL) {
-    memcpy(grows, what.factor, bytes);
-    status = search_part(part, &what, grows, *whole, limit_bytes);
+  *whole = FITTING_PARTS;
+  if (e->failed) return STOW_OK; /* what comes later is not known */
+  stow_status status = replay_job_open(&job, e->source, "the recording",
+                                       &(replay_job_options){.device_bytes = device_bytes});
+  if (status == STOW_OK) status = find_part(&found, e, &job, NULL);
+  if (status == STOW_OK && found.whole > 0) {
+    *part = found.part;
+    *whole = found.whole;
   }
-  free(grows);
-  whatif_close(&what);
+  replay_job_close(&job);
   return status;
 }
 
