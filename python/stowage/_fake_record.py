@@ -172,7 +172,7 @@ class Recorder:
             self._called.setdefault(int(first.shape[0]), (str(first.dtype), tuple(int(n) for n in first.shape)))
 
     def batch_seen(self) -> "List[Any]":
-        """Returns (type, shape) of the batch: what `batch_fn` made, or what all calls of the program's models agree on."""
+        """Returns (type, shape) of the batch: what `batch_fn` made, or what the lines that call the program's models agree on."""
         return self.inputs or (list(self._called.values()) if len(self._called) == 1 else [])
 
     @staticmethod
