@@ -115,8 +115,9 @@ static const char *tag(scan_text t) {
   return is ? rest.at + strlen("<stderr>:") : NULL;
 }
 
-/* Skips "node-3: " before a line of a traceback: launchers over several machines name each. Frames
- * are indented by two spaces, and code by four. */
+/* Skips "node-3: " before a line of a traceback, or before another prefix ("0: [rank0]: "):
+ * launchers over several machines name each. Frames are indented by two spaces, and code by
+ * four. */
 static const char *node(scan_text t) {
   const char *at = t.at;
   bool digit = false;
@@ -125,7 +126,8 @@ static const char *node(scan_text t) {
     digit = digit || isdigit((unsigned char)*at) != 0, at++;
   if (!digit || at + 1 >= t.end || at[0] != ':' || at[1] != ' ') return NULL;
   scan_text rest = {past_spaces(t, at + 2), t.end};
-  bool is = rest.at == at + 2   ? scan_starts(rest, "Traceback (most recent call last)")
+  bool is = rest.at == at + 2 ? scan_starts(rest, "Traceback (most recent call last)") ||
+                                    scan_starts(rest, "[rank")
             : rest.at == at + 4 ? scan_starts(rest, "File \"")
                                 : rest.at == at + 6;
   return is ? rest.at : NULL;
@@ -369,6 +371,16 @@ static bool comes_too_often(line_counts *c, scan_text line) {
   return false;
 }
 
+/* ---- marks below a line of code ---- */
+
+/* Returns whether the line marks a part of the line of code before it: "~~~~^^^^". Python 3.11 and
+ * newer write one in every frame, and it is in the way of what looks at the line before. */
+static bool is_marks(scan_text line) {
+  const char *at = line.at;
+  while (at < line.end && (*at == '^' || *at == '~' || *at == ' ')) at++;
+  return at == line.end && line.at < line.end;
+}
+
 /* ---- all together ---- */
 
 typedef struct cleaner {
@@ -390,6 +402,7 @@ static void clean_lines(buffer *out, cleaner *c, scan_text rest) {
     /* Spaces at the margin are part of the text: "…memory, this" + " process has". */
     if (after_wrap && line.at < line.end && *line.at == ' ') buffer_char(out, ' ');
     scan_text bare = without_prefixes(line);
+    if (is_marks(bare) && !wrapped && !after_wrap) continue;
     /* A box cuts a long path before its line: "…/trainer.py" + ":1323 in fit". */
     bool cut = bare.end - bare.at > 2 && *bare.at == ':' && isdigit((unsigned char)bare.at[1]);
     if (cut && bare.at > line.at && out->length > 3 &&

@@ -30,13 +30,6 @@ static const struct {
     {"c10\\core\\", CONTEXT_BIT(WINDOWS)},
     {"..\\\\aten\\\\", CONTEXT_BIT(WINDOWS)},
     {"[MSC v.", CONTEXT_BIT(WINDOWS)}, /* of Python's own banner */
-    {"Platform: Windows", CONTEXT_BIT(WINDOWS)},
-    {"OS: Windows", CONTEXT_BIT(WINDOWS)},
-    {"Windows 10", CONTEXT_BIT(WINDOWS)},
-    {"Windows 11", CONTEXT_BIT(WINDOWS)},
-    {"system: Windows", CONTEXT_BIT(WINDOWS)},
-    {"Windows-10-", CONTEXT_BIT(WINDOWS)}, /* as Python's platform module writes it */
-    {"Windows-11-", CONTEXT_BIT(WINDOWS)},
     {"set COMMANDLINE_ARGS=", CONTEXT_BIT(WINDOWS)},
     {"/mnt/c/", CONTEXT_BIT(WSL)},
     {"WSL2", CONTEXT_BIT(WSL)},
@@ -55,6 +48,8 @@ static const struct {
     {"cgroup", CONTEXT_BIT(LINUX)},
     {"/content/", CONTEXT_BIT(LINUX) | CONTEXT_BIT(COLAB) | CONTEXT_BIT(NOTEBOOK)},
     {"Colab", CONTEXT_BIT(LINUX) | CONTEXT_BIT(COLAB) | CONTEXT_BIT(NOTEBOOK)},
+    {"Kaggle", CONTEXT_BIT(LINUX) | CONTEXT_BIT(KAGGLE) | CONTEXT_BIT(NOTEBOOK)},
+    {"Your session crashed after using all", CONTEXT_BIT(LINUX) | CONTEXT_BIT(COLAB)},
     {"/kaggle/", CONTEXT_BIT(LINUX) | CONTEXT_BIT(KAGGLE) | CONTEXT_BIT(NOTEBOOK)},
     {"<ipython-input", CONTEXT_BIT(NOTEBOOK)},
     {"ipykernel", CONTEXT_BIT(NOTEBOOK)},
@@ -101,6 +96,10 @@ static const struct {
     {"in _inner_training_loop", CONTEXT_BIT(TRAINER) | CONTEXT_BIT(TRAINING)},
     {"transformers\\trainer.py", CONTEXT_BIT(TRAINER) | CONTEXT_BIT(TRAINING)},
     {"trainer_pt_utils.py", CONTEXT_BIT(TRAINER) | CONTEXT_BIT(TRANSFORMERS)},
+    {"SFTTrainer", CONTEXT_BIT(TRAINER) | CONTEXT_BIT(TRAINING)},
+    {"GRPOTrainer", CONTEXT_BIT(TRAINER) | CONTEXT_BIT(TRAINING)},
+    {"DPOTrainer", CONTEXT_BIT(TRAINER) | CONTEXT_BIT(TRAINING)},
+    {"Seq2SeqTrainer", CONTEXT_BIT(TRAINER) | CONTEXT_BIT(TRAINING)},
     {"trl/trainer", CONTEXT_BIT(TRAINER) | CONTEXT_BIT(TRAINING)},
     {"unsloth", CONTEXT_BIT(TRANSFORMERS) | CONTEXT_BIT(LORA)},
     {"peft", CONTEXT_BIT(LORA)},
@@ -208,7 +207,10 @@ static const struct {
     {"torch.distributed.run", CONTEXT_BIT(RANKS)},
     {"torchrun", CONTEXT_BIT(RANKS)},
     {"[rank", CONTEXT_BIT(RANKS)},
+    {"[RANK ", CONTEXT_BIT(RANKS)},
+    {"[Rank ", CONTEXT_BIT(RANKS)},
     {"_HBM0)", CONTEXT_BIT(TPU)},
+    {"at the bottom of memory", CONTEXT_BIT(TPU)},
     {"cannot allocate vector of size", CONTEXT_BIT(R)},
     {"vector memory exhausted", CONTEXT_BIT(R)},
     {"vector memory limit of", CONTEXT_BIT(R)},
@@ -491,6 +493,25 @@ static bool is_r(scan_text t) {
   return false;
 }
 
+/* Returns whether the text names Windows, with a small letter too: "windows 11", "Windows-10-" of
+ * Python's platform module, "OS: Microsoft Windows". Windows of an attention layer have no version.
+ */
+static bool names_windows(scan_text t) {
+  static const char *const after[] = {" 7", " 8",      " 10",     " 11", "-10", "-11",      "10",
+                                      "11", " Server", " server", " NT", "_NT", "_portable"};
+  static const char *const before[] = {
+      "icrosoft ", "OS: ", "os: ", "ystem: ", "latform: ", " on W", "OS Name: "};
+  const char *start = NULL;
+  for (const char *at; (at = scan_find_at(t, "indows", &start)) != NULL; t.at = at) {
+    if (start == t.at || (start[-1] != 'w' && start[-1] != 'W')) continue;
+    scan_text rest = {at, t.end}, lead = {start - t.at > 13 ? start - 13 : t.at, start};
+    for (size_t i = 0; i < sizeof after / sizeof *after; i++)
+      if (scan_starts(rest, after[i])) return true;
+    if (scan_has_any(lead, before, sizeof before / sizeof *before)) return true;
+  }
+  return false;
+}
+
 /* Returns whether the text has a path with a drive: "d:\\work". */
 static bool has_drive(scan_text t) {
   for (const char *at = t.at; (at = scan_find(scan_from(t, at), ":\\")) != NULL;) {
@@ -515,30 +536,11 @@ static void read_intel(context *c, scan_text t) {
     c->seen |= CONTEXT_BIT(INTEL);
 }
 
-/* ---- versions ---- */
-
-/* Parses "torch==2.1.2", "PyTorch Version: 2.10.0", "torch 1.13.1" to 201, 210, 113. */
-static void read_torch_version(context *c, scan_text raw) {
-  static const char *const words[] = {
-      "torch==",  "PyTorch Version: ", "PyTorch version: ", "pytorch version: ",
-      "PyTorch ", "torch version: ",   "torch: ",           "Torch "};
-  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-    const char *at = scan_find(raw, words[i]);
-    while (at != NULL && at < raw.end && (*at == '*' || *at == ' ')) at++;
-    uint64_t major = scan_number(raw, at);
-    if (at == NULL || (major != 1 && major != 2) || at + 2 >= raw.end || at[1] != '.') continue;
-    uint64_t minor = scan_number(raw, at + 2);
-    if (minor > 30) continue;
-    c->torch_from = c->torch_to = (uint16_t)(major * 100 + minor);
-    return;
-  }
-}
-
 void context_read(context *c, scan_text text, scan_text raw) {
   *c = (context){.torch_to = UINT16_MAX};
   for (size_t i = 0; i < sizeof everywhere / sizeof *everywhere; i++)
     if (scan_has(raw, everywhere[i].words)) c->seen |= everywhere[i].marks;
-  if (has_drive(raw)) c->seen |= CONTEXT_BIT(WINDOWS);
+  if (has_drive(raw) || names_windows(raw)) c->seen |= CONTEXT_BIT(WINDOWS);
   if (is_native(raw)) c->seen |= CONTEXT_BIT(NATIVE);
   if (is_r(raw) || language_r_vector(text, NULL) != SCAN_UNKNOWN) c->seen |= CONTEXT_BIT(R);
   read_intel(c, raw);
@@ -549,7 +551,7 @@ void context_read(context *c, scan_text text, scan_text raw) {
   read_loops(c, text);
   read_batch(c, text);
   read_precision(c, text);
-  read_torch_version(c, raw);
+  context_read_version(c, text, raw);
   context_read_traits(c, text, raw);
   context_read_service(c, raw);
   context_read_programs(c, raw);

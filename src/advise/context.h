@@ -189,7 +189,13 @@ enum {
   PROGRAM_SIDES = 1 << 25,      /* the text names the size of the images */
   PROGRAM_LEAKS = 1 << 26,      /* the text speaks of a leak */
   PROGRAM_DLIB = 1 << 27,
+  PROGRAM_NCCL_DEVICES = 1 << 28, /* NCCL's lines name a second device: each rank has its own */
+  PROGRAM_UNSLOTH = 1 << 29,
+  PROGRAM_SDNEXT = 1 << 30,
 };
+/* Not in the enum: an int has no more bits. */
+#define PROGRAM_WORKERS (UINT64_C(1) << 32) /* the text names several workers of a loader */
+#define PROGRAM_MANAGED (UINT64_C(1) << 31) /* bitsandbytes asked for managed memory */
 
 /* What limits host memory: each has its own way to raise the limit. */
 typedef enum context_service {

@@ -30,6 +30,14 @@ static const struct {
     {"optimizer_step(", CONTEXT_BIT(OPTIMIZER)},
     {"_configure_zero_optimizer", CONTEXT_BIT(OPTIMIZER)},
     {"fp32_groups", CONTEXT_BIT(OPTIMIZER)},
+    {"fp32_from_", CONTEXT_BIT(OPTIMIZER)}, /* copies of the weights in 32 bits */
+    {"main_param", CONTEXT_BIT(OPTIMIZER)},
+    {"master_param", CONTEXT_BIT(OPTIMIZER)},
+    {"master_weight", CONTEXT_BIT(OPTIMIZER)},
+    {"float16_optimizer", CONTEXT_BIT(OPTIMIZER)},
+    {"fp16_optimizer", CONTEXT_BIT(OPTIMIZER)},
+    {"distrib_optimizer", CONTEXT_BIT(OPTIMIZER)},
+    {"get_megatron_optimizer(", CONTEXT_BIT(OPTIMIZER)},
     {"initialize_optimizer_states", CONTEXT_BIT(OPTIMIZER)},
     {"Safetensors::load", CONTEXT_BIT(LOADING)}, /* candle */
     {"safetensors::Load", CONTEXT_BIT(LOADING)},
@@ -45,6 +53,8 @@ static const struct {
     {"torch/serialization.py", CONTEXT_BIT(LOADING)},
     {"_cuda_deserialize", CONTEXT_BIT(LOADING)},
     {"from_pretrained(", CONTEXT_BIT(LOADING)},
+    {"in from_pretrained", CONTEXT_BIT(LOADING)},
+    {"_convert_to_deepspeed_param", CONTEXT_BIT(LOADING)},
     {"from_single_file(", CONTEXT_BIT(LOADING)},
     {"safetensors/torch.py", CONTEXT_BIT(LOADING)},
     {"safetensors\\torch.py", CONTEXT_BIT(LOADING)},
@@ -80,6 +90,7 @@ static const struct {
     {".to(\"cuda", CONTEXT_BIT(PLACING)},
     {".to('cuda", CONTEXT_BIT(PLACING)},
     {"_lazy_init", CONTEXT_BIT(PLACING)},
+    {"set_device(", CONTEXT_BIT(PLACING)},
     {"torch._C._cuda_init", CONTEXT_BIT(PLACING)},
     {"in forward", CONTEXT_BIT(FORWARD)},
     {"_call_impl", CONTEXT_BIT(FORWARD)},
@@ -355,11 +366,22 @@ static uint64_t marks_of(scan_text line) {
   uint64_t marks = 0;
   for (size_t i = 0; i < sizeof frames / sizeof *frames; i++)
     if ((marks & frames[i].marks) == 0 && scan_has(line, frames[i].words)) marks |= frames[i].marks;
+  /* Python objects, not weights. */
+  if (scan_has(line, "gather_object(")) marks &= ~CONTEXT_BIT(GATHERING);
   if (joins_results(line)) marks |= CONTEXT_BIT(COLLECTING) | CONTEXT_BIT(EVALUATING);
   /* A layer that is being created, not called. */
   bool layer = scan_has(line, "nn/modules") || scan_has(line, "nn\\modules");
   if (layer && scan_has(line, "in __init__")) marks |= CONTEXT_BIT(LOADING);
   return marks;
+}
+
+/* Returns whether a frame is of "init": Markdown takes the underscores of __init__ for bold text.
+ */
+static bool ends_in_init(scan_text line) {
+  static const char words[] = ", in init";
+  size_t length = sizeof words - 1;
+  while (line.end > line.at && line.end[-1] == ' ') line.end--;
+  return (size_t)(line.end - line.at) > length && memcmp(line.end - length, words, length) == 0;
 }
 
 void context_read_traceback(context *c, scan_text t) {
@@ -379,7 +401,7 @@ void context_read_traceback(context *c, scan_text t) {
     if (line.at < line.end) memory = scan_has(line, "emory") || scan_has(line, "OOM");
     context kept = *c;
     bool frame = read_frame(c, line, &last);
-    if (frame) created = scan_has(line, ", in __init__");
+    if (frame) created = scan_has(line, ", in __init__") || ends_in_init(line);
     bool own = frame && strcmp(kept.line, c->line) != 0;
     if (frame && reversed && kept.line[0] != '\0') memcpy(c->line, kept.line, sizeof c->line);
     if (code_own && !frame && !last.arrow) scan_copy(c->code, sizeof c->code, line, line.at, "\n");

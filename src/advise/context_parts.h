@@ -9,6 +9,8 @@
 void context_read_traceback(context *c, scan_text text);
 /* Sets the traits of the program, and what grows. The user's own line must be set. */
 void context_read_traits(context *c, scan_text text, scan_text raw);
+/* Sets between which versions of PyTorch the program's is. */
+void context_read_version(context *c, scan_text text, scan_text raw);
 /* Sets the batch system, what runs the container, and the unit whose limit was reached. */
 void context_read_service(context *c, scan_text raw);
 /* Sets the program and what follows from it. Called after the marks and traits are set. */

@@ -69,6 +69,13 @@ static const struct {
     {"memory leak", PROGRAM_LEAKS},
     {"leaking memory", PROGRAM_LEAKS},
     {"dlib", PROGRAM_DLIB},
+    {"unsloth", PROGRAM_UNSLOTH},
+    {"Unsloth", PROGRAM_UNSLOTH},
+    {"\\automatic\\", PROGRAM_SDNEXT}, /* its repository's name */
+    {"/automatic/", PROGRAM_SDNEXT},
+    {"SD.Next", PROGRAM_SDNEXT},
+    {"sdnext", PROGRAM_SDNEXT},
+    {"csrc/pythonInterface.c", PROGRAM_MANAGED},
     {"replay_ratio", PROGRAM_REPLAYS},
     {"replay_buffer", PROGRAM_REPLAYS},
     {"ReplayBuffer", PROGRAM_REPLAYS},
@@ -120,6 +127,29 @@ static void read_step(context *c, scan_text t) {
   }
 }
 
+/* Reads the devices of NCCL's lines: "box:118822:119914 [3] include/alloc.h:228 NCCL WARN …". */
+static void read_nccl(context *c, scan_text t) {
+  static const char *const words[] = {" NCCL WARN ", " NCCL INFO "};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    for (const char *start, *at; (at = scan_find_at(t, words[i], &start)) != NULL; t.at = at) {
+      uint64_t device = scan_number_after(scan_line(t, start), " [");
+      if (device > 0 && device < UINT32_MAX) c->programs |= PROGRAM_NCCL_DEVICES;
+    }
+}
+
+/* Reads how many workers a command, a setting or the environment gives a loader. */
+static void read_workers(context *c, scan_text t) {
+  static const char *const words[] = {"num_workers=",   "num_workers = ", "num_workers: ",
+                                      "--num-workers ", "--num-workers=", "--num_workers ",
+                                      "--num_workers=", "NUM_WORKERS=",   "NUM_WORKERS: "};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+    const char *at = scan_find(t, words[i]);
+    while (at != NULL && at < t.end && *at == ' ') at++;
+    uint64_t number = scan_number(t, at);
+    if (number > 1 && number < 1024) c->programs |= PROGRAM_WORKERS;
+  }
+}
+
 /* Finds a line that adds to a list directly before the line of an error: "frames.append(frame)". */
 static void read_appends(context *c, scan_text t) {
   static const char *const calls[] = {".append(", ".extend(", ".append_row("};
@@ -143,6 +173,8 @@ void context_read_programs(context *c, scan_text raw) {
       c->programs |= table[i].programs;
   read_step(c, raw);
   read_appends(c, raw);
+  read_nccl(c, raw);
+  read_workers(c, raw);
   if (is_rust(raw)) c->seen |= CONTEXT_BIT(NATIVE);
   if (is_old_flow(raw)) c->traits |= TRAIT_TF1;
   static const char *const python[] = {"Traceback (most", ".py",  "torch",

@@ -103,6 +103,7 @@ static const struct {
     {"mixed_float16", TRAIT_AUTOCAST},
     {"mixed_bfloat16", TRAIT_AUTOCAST},
     {"incompatible with gradient checkpointing", TRAIT_RECOMPUTES},
+    {"unsloth", TRAIT_RECOMPUTES | TRAIT_AUTOCAST}, /* unless its user turned them off */
     {"gradient_checkpointing=True", TRAIT_RECOMPUTES},
     {"gradient_checkpointing: true", TRAIT_RECOMPUTES},
     {"gradient_checkpointing True", TRAIT_RECOMPUTES},
@@ -210,6 +211,7 @@ static const struct {
     {"nextflow", TRAIT_NEXTFLOW},
     {"Caused by: Process `", TRAIT_NEXTFLOW},
     {"LM Studio", TRAIT_LMSTUDIO},
+    {"LM STUDIO", TRAIT_LMSTUDIO},
     {"lmstudio", TRAIT_LMSTUDIO},
     {"LMSInternal", TRAIT_LMSTUDIO},
     {"lms load", TRAIT_LMSTUDIO},

@@ -2,11 +2,9 @@
  * named. */
 #include "advise/diagnosis.h"
 
-#include "advise/diagnosis_parts.h"
+#include <stdio.h>
 
-static bool known(uint64_t bytes) {
-  return diagnosis_known(bytes);
-}
+#include "advise/diagnosis_parts.h"
 
 static void fill_numbers(explanation *x) {
   const message *m = &x->evidence.message;
@@ -77,6 +75,35 @@ static void refuse(explanation *x) {
       "if it ran out of memory anyway: stowage run -- COMMAND records the next run\n");
 }
 
+/* Writes ", the next: …" of a text with several failures. */
+static void write_next(char *out, size_t size, const message *m) {
+  static const struct {
+    message_host host;
+    const char *words;
+  } hosts[] = {{HOST_SHARED, "shared memory (/dev/shm) is full"},
+               {HOST_KILLED, "a program was killed"},
+               {HOST_KERNEL, "the system killed a program"},
+               {HOST_CONTAINER, "a container was killed"},
+               {HOST_JOB, "a job reached its limit on RAM"},
+               {HOST_WORKER, "a worker was killed"},
+               {HOST_COMPILER, "a compiler was killed"},
+               {HOST_NOTEBOOK, "a notebook used all RAM"}};
+  const char *words = "host memory (RAM)";
+  out[0] = '\0';
+  bool device = message_is_device(m->next_kind);
+  if (device) words = message_kind_name(m->next_kind);
+  for (size_t i = 0; i < sizeof hosts / sizeof *hosts && !device; i++)
+    if (hosts[i].host == m->next_host) words = hosts[i].words;
+  bool other = m->next_kind != m->kind || m->next_host != m->host;
+  bool named = other && (device || m->next_kind == MESSAGE_HOST);
+  if (!named && !known(m->next_bytes)) return;
+  snprintf(out, size, ", the next%s%s%s%s", named ? ": " : "", named ? words : "",
+           !known(m->next_bytes) ? ""
+           : named               ? ", which requested "
+                                 : " requested ",
+           known(m->next_bytes) ? cause_size(m->next_bytes) : "");
+}
+
 /* Reports where it happened, and how many failures the text contains. */
 static void say_circumstances(explanation *x) {
   const message *m = &x->evidence.message;
@@ -99,10 +126,11 @@ static void say_circumstances(explanation *x) {
         "the text contains %u failures; this one ended the program, which caught %u before it "
         "and went on",
         m->failures, m->caught);
-  else if (m->failures > 1)
-    cause_say(c, "the text contains %u different failures; this is the first%s%s", m->failures,
-              known(m->next_bytes) ? ", the next requested " : "",
-              known(m->next_bytes) ? cause_size(m->next_bytes) : "");
+  else if (m->failures > 1) {
+    char next[120];
+    write_next(next, sizeof next, m);
+    cause_say(c, "the text contains %u different failures; this is the first%s", m->failures, next);
+  }
 }
 
 void diagnosis_explain(explanation *x) {

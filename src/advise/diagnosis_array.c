@@ -24,7 +24,7 @@ static void add_request(explanation *x) {
   recipe r = {.change = text, .cost = "the pod may wait for such a node"};
   if (m->host != HOST_EVICTED) return;
   unsigned long long gib = 16;
-  if (diagnosis_known(m->process_bytes) && m->process_bytes < UINT64_C(1) << 50)
+  if (known(m->process_bytes) && m->process_bytes < UINT64_C(1) << 50)
     gib = (m->process_bytes + m->process_bytes / 10 + (1 << 30) - 1) >> 30;
   snprintf(text, sizeof text,
            "request what it needs: resources: requests: memory: %lluGi, limits: memory: %lluGi; "
@@ -83,7 +83,7 @@ static void add_type(explanation *x) {
   const char *named = strstr(m->what, "data type ");
   char text[240];
   recipe r = {.change = text, .cost = "less precision, or a smaller range"};
-  if (m->host != HOST_NUMPY || named == NULL || !diagnosis_known(m->asked_bytes) ||
+  if (m->host != HOST_NUMPY || named == NULL || !known(m->asked_bytes) ||
       diagnosis_absurd(&x->evidence.n))
     return;
   if (strncmp(named, "data type object", strlen("data type object")) == 0) {
@@ -94,7 +94,7 @@ static void add_type(explanation *x) {
     diagnosis_add(x, &r, MESSAGE_UNKNOWN);
     return;
   }
-  uint64_t most = diagnosis_known(m->host_bytes) ? m->host_bytes : HALF_MOST;
+  uint64_t most = known(m->host_bytes) ? m->host_bytes : HALF_MOST;
   named += strlen("data type ");
   for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
     if (strncmp(named, types[i].from, strlen(types[i].from)) != 0) continue;
@@ -198,7 +198,7 @@ static bool add_pairs(explanation *x) {
   unsigned long long n = m->host == HOST_NUMPY && (calls || scipy) ? paired_rows(m) : 0;
   char text[320];
   recipe r = {.change = text, .cost = "less exact"};
-  if (n < 2 || !diagnosis_known(m->asked_bytes)) return false;
+  if (n < 2 || !known(m->asked_bytes)) return false;
   if (calls) add_blocks(x, n);
   if (calls && !scipy) return true;
   snprintf(text, sizeof text, "fewer rows: half of the %llu rows (X[::2]) need a quarter, %s", n,
@@ -239,9 +239,8 @@ static void add_shape(explanation *x) {
   const char *open = strchr(m->what, '('), *close = open != NULL ? strchr(open, ')') : NULL;
   char text[240];
   recipe r = {.change = text, .cost = "none"};
-  if (m->host != HOST_NUMPY || close == NULL || close - open > 80 ||
-      !diagnosis_known(m->asked_bytes) || m->asked_bytes < SHAPE_LEAST ||
-      diagnosis_absurd(&x->evidence.n))
+  if (m->host != HOST_NUMPY || close == NULL || close - open > 80 || !known(m->asked_bytes) ||
+      m->asked_bytes < SHAPE_LEAST || diagnosis_absurd(&x->evidence.n))
     return;
   snprintf(
       text, sizeof text,
@@ -270,10 +269,14 @@ bool diagnosis_host_fixes(explanation *x) {
   if (!diagnosis_is_service(m)) diagnosis_unit_fix(x);
   bool pairs = add_pairs(x);
   if (!pairs) add_way(x);
-  bool larger = diagnosis_known(m->asked_bytes) && diagnosis_known(m->host_bytes) &&
-                m->asked_bytes > m->host_bytes && (m->details & MESSAGE_BEYOND) == 0;
+  bool larger = known(m->asked_bytes) && known(m->host_bytes) && m->asked_bytes > m->host_bytes &&
+                (m->details & MESSAGE_BEYOND) == 0;
   bool limit = x->findings.list[0].id == CAUSE_HOST_LIMIT;
-  if ((!limit || larger) && !is_always_double(&m->context)) add_type(x);
-  if (!pairs) add_shape(x);
+  /* pandas makes such arrays itself: neither their type nor their shape is the program's. */
+  const host_way *way = host_way_of(m->context.code);
+  bool inside = way != NULL &&
+                (context_any(&m->context, CONTEXT_BIT(PANDAS)) || strcmp(way->calls, "merge") == 0);
+  if ((!limit || larger) && !is_always_double(&m->context) && !inside) add_type(x);
+  if (!pairs && !inside) add_shape(x);
   return named;
 }

@@ -11,18 +11,6 @@
 #define BLOCK_MOST      ((UINT64_C(4) << 30) - (UINT64_C(1) << 20)) /* of Intel's driver */
 #define PROCESSES_SHOWN 6
 
-static bool known(uint64_t bytes) {
-  return diagnosis_known(bytes);
-}
-
-static bool has(const explanation *x, uint64_t mark) {
-  return context_any(&x->evidence.message.context, mark);
-}
-
-static bool does(const explanation *x, uint64_t trait) {
-  return (x->evidence.message.context.traits & trait) != 0;
-}
-
 /* Returns what a process needs on a device before its first tensor; small devices have smaller
  * contexts. */
 static uint64_t context_bytes(uint64_t device) {
@@ -120,7 +108,10 @@ static void detect_processes(explanation *x) {
       cause_say(c, "and %u more", m->process_count - PROCESSES_SHOWN);
     if (does(x, TRAIT_TESTS | TRAIT_TEST_WORKERS) && m->process_count > 1)
       cause_say(c, "they may be workers of the same test run (pytest-xdist)");
-    if ((m->context.traits & TRAIT_RESTORE) != 0 && has(x, CONTEXT_BIT(RANKS)))
+    if (m->process_count > 1 && has(x, CONTEXT_BIT(RANKS)) && !does(x, TRAIT_RESTORE))
+      cause_say(c, "the other ranks of this run may be among them: then all of them use this one "
+                   "device");
+    if (does(x, TRAIT_RESTORE) && has(x, CONTEXT_BIT(RANKS)))
       cause_say(c, "the other ranks may be among them: torch.load returns tensors to the device "
                    "that they were saved from, which is the same one for every rank");
   }
@@ -308,11 +299,14 @@ static bool detect_block(explanation *x) {
     return false;
   if (n->asked_bytes < BLOCK_MOST || !known(n->free_bytes) || n->free_bytes < n->asked_bytes)
     return false;
-  cause *c = diagnosis_cause(x, CAUSE_LIMIT, 0.65);
+  /* New devices and drivers have no such limit; of all that is free the driver keeps a part. */
+  bool all = n->free_bytes - n->asked_bytes < n->free_bytes / 16;
+  cause *c = diagnosis_cause(x, CAUSE_LIMIT, all ? 0.5 : 0.65);
   cause_head(c,
-             "%s was requested at once and %s is free: Intel's driver gives less than 4 GiB at "
-             "once, unless its limit is relaxed",
-             cause_size(n->asked_bytes), cause_size(n->free_bytes));
+             "%s was requested at once and %s is free: probably Intel's driver gives less than 4 "
+             "GiB at once, unless its limit is relaxed%s",
+             cause_size(n->asked_bytes), cause_size(n->free_bytes),
+             all ? "; or it keeps a part of what is free" : "");
   return true;
 }
 
@@ -324,7 +318,9 @@ static void detect_spike(explanation *x) {
   if (!known(n->asked_bytes) || (m->details & (MESSAGE_START | MESSAGE_WEIGHTS)) != 0) return;
   /* TensorFlow's first request is its pool, and a pool's limit is not the size of a device. */
   if (m->kind == MESSAGE_TENSORFLOW && !known(m->shape_bytes) && known(n->free_bytes)) return;
-  if (m->kind == MESSAGE_CUPY && known(n->limit_bytes) && n->asked_bytes <= n->limit_bytes) return;
+  bool pool =
+      m->kind == MESSAGE_CUPY || (m->kind == MESSAGE_RMM && (m->details & MESSAGE_POOL) != 0);
+  if (pool && known(n->limit_bytes) && n->asked_bytes <= n->limit_bytes) return;
   /* A weight cannot be made in parts, as a result can. */
   if (has(x, CONTEXT_BIT(LOADING)) && !has(x, CONTEXT_BIT(FORWARD))) return;
   bool beside = known(n->live_bytes);

@@ -15,6 +15,7 @@
 #define REST_OWN    (UINT64_C(1) << 30)   /* a process needs as much besides its tensors */
 #define SWAP_MOST   (UINT64_C(24) << 30)  /* the swap file that the tables name has 16 GiB */
 #define HUGE_LEAST  (UINT64_C(256) << 30) /* more than a machine has by this is hopeless */
+#define SLACK_PART  16                    /* less than this part of the request is no help */
 #define SAME_WORDS  30                    /* characters with which fixes of the same kind begin */
 
 /* Returns whether the system's log names the killed program, and it does not run Python. */
@@ -30,13 +31,12 @@ static bool is_other_program(const message *m) {
 /* Returns whether the request is for far more host memory than the machine, or any usual one, has.
  */
 static bool is_huge(const message *m) {
-  if (m->kind != MESSAGE_HOST || !diagnosis_known(m->asked_bytes)) return false;
-  uint64_t host = diagnosis_known(m->host_bytes) ? m->host_bytes : 0;
+  if (m->kind != MESSAGE_HOST || !known(m->asked_bytes)) return false;
+  uint64_t host = known(m->host_bytes) ? m->host_bytes : 0;
   return m->asked_bytes >= HUGE_LEAST && m->asked_bytes - HUGE_LEAST >= host;
 }
 
-/* Returns whether a trainer owns the loop: its settings decide, not lines of the user's. */
-static bool is_owned(const message *m) {
+bool diagnosis_owned(const message *m) {
   const context *c = &m->context;
   bool torch = m->kind == MESSAGE_TORCH || m->kind == MESSAGE_CUDA;
   return torch && (context_any(c, CONTEXT_BIT(TRAINER) | CONTEXT_BIT(LIGHTNING)) ||
@@ -69,8 +69,8 @@ static uint64_t derive(const explanation *x) {
   set |= (m->details & MESSAGE_SPARED) != 0 ? DERIVED_SPARED : 0;
   set |= m->async ? DERIVED_ASYNC : 0;
   set |= m->cache_tokens != MESSAGE_UNKNOWN && m->cache_tokens > 0 ? DERIVED_TOKENS : 0;
-  bool far = m->host == HOST_MODEL && diagnosis_known(m->asked_bytes) &&
-             diagnosis_known(m->free_bytes) && m->asked_bytes / 4 > m->free_bytes;
+  bool far = m->host == HOST_MODEL && known(m->asked_bytes) && known(m->free_bytes) &&
+             m->asked_bytes / 4 > m->free_bytes;
   set |= far ? DERIVED_FAR : 0;
   set |= context_any(c, CONTEXT_BIT(COMFY) | CONTEXT_BIT(WEBUI)) ? DERIVED_DRAWS : 0;
   set |= c->llama_build >= LLAMA_FA_VALUE ? DERIVED_FA_VALUE : 0;
@@ -83,7 +83,7 @@ static uint64_t derive(const explanation *x) {
   set |= diagnosis_absurd(&x->evidence.n) ? DERIVED_ABSURD : 0;
   set |= m->grouped ? DERIVED_GROUPED : 0;
   set |= m->process_count > 0 ? DERIVED_LISTED : 0;
-  set |= m->kind == MESSAGE_HOST && diagnosis_known(m->limit_bytes) ? DERIVED_OWN_LIMIT : 0;
+  set |= m->kind == MESSAGE_HOST && known(m->limit_bytes) ? DERIVED_OWN_LIMIT : 0;
   set |= (m->details & MESSAGE_START) != 0 ? DERIVED_START : 0;
   set |= (m->details & MESSAGE_KV_CACHE) != 0 ? DERIVED_KV_CACHE : 0;
   set |= (m->details & MESSAGE_COMPUTE) != 0 ? DERIVED_COMPUTE : 0;
@@ -101,42 +101,43 @@ static uint64_t derive(const explanation *x) {
   set |= (m->details & MESSAGE_BEYOND) != 0 ? DERIVED_BEYOND : 0;
   bool one = m->kind == MESSAGE_TENSORFLOW && m->rank > 2 && strncmp(m->what, "1,", 2) == 0;
   set |= c->batch == 1 || m->failed_batch == 1 || one ? DERIVED_ONE : 0;
-  set |= diagnosis_known(m->live_bytes) && m->live_bytes >= HELD_LEAST ? DERIVED_HOLDS : 0;
+  set |= known(m->live_bytes) && m->live_bytes >= HELD_LEAST ? DERIVED_HOLDS : 0;
   set |= m->share > 0 ? DERIVED_SHARE : 0;
   set |= is_other_program(m) ? DERIVED_OTHER : 0;
-  set |= diagnosis_known(m->before_bytes) ? DERIVED_MEASURED : 0;
-  bool sized = diagnosis_known(m->asked_bytes) && diagnosis_known(m->device_bytes);
+  set |= known(m->before_bytes) ? DERIVED_MEASURED : 0;
+  bool sized = known(m->asked_bytes) && known(m->device_bytes);
   bool larger = sized && m->asked_bytes > m->device_bytes, huge = is_huge(m);
-  bool one_buffer = (m->details & MESSAGE_ONE_BUFFER) != 0 && diagnosis_known(m->asked_bytes) &&
-                    diagnosis_known(m->limit_bytes) && m->asked_bytes > m->limit_bytes;
+  bool one_buffer = (m->details & MESSAGE_ONE_BUFFER) != 0 && known(m->asked_bytes) &&
+                    known(m->limit_bytes) && m->asked_bytes > m->limit_bytes;
   set |= larger ? DERIVED_LARGER : 0;
   set |= huge ? DERIVED_HUGE : 0;
   /* MATLAB compares an array with its preference, not with what is free. */
   bool preference = m->kind == MESSAGE_HOST && (c->programs & PROGRAM_ARRAY_MOST) != 0;
-  bool result =
-      m->kind == MESSAGE_XLA && diagnosis_known(m->out_bytes) && m->out_bytes >= DEVICE_MOST;
+  bool result = m->kind == MESSAGE_XLA && known(m->out_bytes) && m->out_bytes >= DEVICE_MOST;
   set |= larger || huge || one_buffer || preference || result ? DERIVED_HOPELESS : 0;
   const numbers *n = &x->evidence.n;
-  bool both = diagnosis_known(n->asked_bytes) && diagnosis_known(n->free_bytes) &&
-              diagnosis_known(n->cached_bytes) && n->cached_bytes < n->asked_bytes &&
+  bool both = known(n->asked_bytes) && known(n->free_bytes) && known(n->cached_bytes) &&
               n->cached_bytes >= n->asked_bytes / 4 && n->free_bytes < SCAN_HUGE &&
-              n->free_bytes + n->cached_bytes >= n->asked_bytes;
+              n->cached_bytes < SCAN_HUGE &&
+              n->free_bytes + n->cached_bytes >= n->asked_bytes + n->asked_bytes / SLACK_PART;
+  /* Another process, or a state that every weight needs, takes more than the pieces have. */
+  cause_id first = x->findings.list[0].id;
+  both = both && first != CAUSE_OPTIMIZER_STATE && first != CAUSE_OTHER_PROCESS;
   bool grows = (set & DERIVED_EXPANDS) != 0 && m->kind == MESSAGE_TORCH &&
                !context_any(c, CONTEXT_BIT(AMD) | CONTEXT_BIT(INTEL) | CONTEXT_BIT(NPU) |
                                    CONTEXT_BIT(APPLE) | CONTEXT_BIT(EXPANDABLE));
   set |= both && grows && (set & DERIVED_ROOM) == 0 ? DERIVED_TOGETHER : 0;
-  bool rest = diagnosis_known(n->unknown_bytes) && diagnosis_known(n->device_bytes) &&
-              n->unknown_bytes > REST_OWN && n->unknown_bytes - REST_OWN > n->device_bytes / 16;
+  bool rest = known(n->unknown_bytes) && known(n->device_bytes) && n->unknown_bytes > REST_OWN &&
+              n->unknown_bytes - REST_OWN > n->device_bytes / 16;
   set |= rest ? DERIVED_REST : 0;
   set |= diagnosis_carved(x) ? DERIVED_CARVED : 0;
-  bool host = m->kind == MESSAGE_HOST && diagnosis_known(m->asked_bytes);
+  bool host = m->kind == MESSAGE_HOST && known(m->asked_bytes);
   set |= host && m->asked_bytes >= SWAP_MOST ? DERIVED_NO_SWAP : 0;
   bool tensor = m->host == HOST_TORCH || m->host == HOST_KILLED || m->host == HOST_LARGE;
   set |= host && tensor && m->asked_bytes >= HELD_LEAST ? DERIVED_TENSOR : 0;
   set |= diagnosis_python(m) ? DERIVED_PYTHON : 0;
-  set |= is_owned(m) ? DERIVED_OWNED : 0;
-  bool within = diagnosis_known(m->asked_bytes) && diagnosis_known(m->limit_bytes) &&
-                m->asked_bytes <= m->limit_bytes;
+  set |= diagnosis_owned(m) ? DERIVED_OWNED : 0;
+  bool within = known(m->asked_bytes) && known(m->limit_bytes) && m->asked_bytes <= m->limit_bytes;
   set |= within ? DERIVED_FREED : 0;
   context_service service = diagnosis_service(m);
   set |= service == SERVICE_DOCKER ? DERIVED_DOCKER : 0;
@@ -173,7 +174,8 @@ static bool wrong_language(const recipe *r, const context *c) {
                                        "import ",   "tf.",      "keras",       "jax.",
                                        "optimizer", "PYTORCH_", "cupy.",       "stowage."};
   scan_text change = {r->change, r->change + strlen(r->change)};
-  if (!context_any(c, languages) || (r->need & languages) != 0) return false;
+  bool own = (r->need & languages) != 0 || r->kinds == UINT32_C(1) << MESSAGE_JULIA;
+  if (!context_any(c, languages) || own) return false;
   if (scan_has(change, DIAGNOSIS_SCRIPT) && context_any(c, CONTEXT_BIT(NATIVE))) return false;
   return scan_has_any(change, python, sizeof python / sizeof *python);
 }
@@ -227,8 +229,9 @@ static void add_from(explanation *x, const recipe_table *t, cause_id id, uint64_
 }
 
 static void add_all(explanation *x, cause_id id, uint64_t derived, uint32_t most) {
-  static const recipe_table *const tables[] = {&recipes_own,  &recipes_place,    &recipes_model,
-                                               &recipes_full, &recipes_platform, &recipes_host};
+  static const recipe_table *const tables[] = {&recipes_own,   &recipes_place, &recipes_serve,
+                                               &recipes_model, &recipes_full,  &recipes_platform,
+                                               &recipes_host};
   for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
     add_from(x, tables[i], id, derived, most);
 }

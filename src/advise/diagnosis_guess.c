@@ -4,18 +4,6 @@
 
 #include "advise/diagnosis_parts.h"
 
-static bool known(uint64_t bytes) {
-  return diagnosis_known(bytes);
-}
-
-static bool has(const explanation *x, uint64_t mark) {
-  return context_any(&x->evidence.message.context, mark);
-}
-
-static bool does(const explanation *x, uint64_t trait) {
-  return (x->evidence.message.context.traits & trait) != 0;
-}
-
 /* Writes "14.8 GiB of the device's 15.7 GiB are in use", or less, as far as the numbers are
  * known. */
 static const char *usage(const explanation *x, char text[160]) {
@@ -48,6 +36,11 @@ static const char *usage(const explanation *x, char text[160]) {
              cause_size(m->whole_bytes - n->device_bytes));
   else if (known(n->live_bytes))
     snprintf(text, 160, "this program's data already fills %s", cause_size(n->live_bytes));
+  else if (known(n->asked_bytes) && known(n->free_bytes) && n->free_bytes < n->asked_bytes &&
+           n->asked_bytes - n->free_bytes < n->asked_bytes / 16) /* rounded they may be the same */
+    snprintf(text, 160, "%s could not get %s on the device, %s more than is free",
+             message_reporter(m), cause_size(n->asked_bytes),
+             cause_size(n->asked_bytes - n->free_bytes));
   else if (known(n->asked_bytes) && known(n->free_bytes) && n->free_bytes < n->asked_bytes)
     snprintf(text, 160, "%s could not get %s on the device, where %s is free", message_reporter(m),
              cause_size(n->asked_bytes), cause_size(n->free_bytes));
@@ -176,6 +169,10 @@ static guess by_phase(const explanation *x) {
     return (guess){CAUSE_LEAK, 0.45,
                    "it failed during validation, which Lightning runs without gradients: probably "
                    "results or metrics of earlier batches are still alive"};
+  if (torch && has(x, MARK(EVALUATING)) && diagnosis_owned(m) && !has(x, MARK(LOADING)))
+    return (guess){CAUSE_EVAL_BATCH_BIGGER, 0.45,
+                   "it failed during evaluation, which the trainer runs without gradients: "
+                   "probably its batch or its inputs are larger than those of training"};
   if (torch && has(x, MARK(EVALUATING)) && trains && !has(x, MARK(NO_GRAD)) &&
       !has(x, MARK(LOADING)))
     return (guess){CAUSE_NO_GRAD_MISSING, 0.45,
@@ -237,6 +234,11 @@ static guess by_kind(const explanation *x) {
     return (guess){CAUSE_LIMIT, 0.5,
                    "one of its buffers is larger than the driver gives at once (the part that is "
                    "allocatable)"};
+  bool nccl = does(x, TRAIT_NCCL) || strstr(m->what, "Cuda failure ") != NULL;
+  if (nccl && m->kind == MESSAGE_CUDA && (m->context.programs & PROGRAM_NCCL_DEVICES) != 0)
+    return (guess){CAUSE_CACHE_HELD, 0.45,
+                   "NCCL allocates outside PyTorch's pool, which keeps what it has cached: "
+                   "probably pool and data together leave nothing for NCCL"};
   if (does(x, TRAIT_NCCL) && m->kind == MESSAGE_CUDA)
     return (guess){CAUSE_OTHER_PROCESS, 0.4,
                    "NCCL needs memory of its own: probably two ranks share one device, or the "
@@ -313,7 +315,7 @@ static guess by_kind(const explanation *x) {
     return (guess){CAUSE_WEIGHTS_TOO_BIG, 0.8, "the model's weights do not fit on the device"};
   case MESSAGE_TORCH:
     if ((m->details & MESSAGE_ONE_BUFFER) != 0)
-      return (guess){CAUSE_ONE_SPIKE, 0.6,
+      return (guess){has(x, MARK(APPLE)) ? CAUSE_ONE_SPIKE : CAUSE_LIMIT, 0.6,
                      has(x, MARK(APPLE))
                          ? known(m->limit_bytes)
                                ? "one tensor is larger than the 4 GiB that Metal allows for one"
@@ -337,6 +339,11 @@ static guess by_kind(const explanation *x) {
       return (guess){CAUSE_LIMIT, 0.4,
                      "the kernels that it tried want a larger workspace than is free: a warning, "
                      "the engine is built without them unless an error follows"};
+    if ((m->details & MESSAGE_POOL) != 0)
+      return (guess){CAUSE_ONE_SPIKE, 0.5,
+                     "every kernel for one layer needs a larger workspace than it may use, so no "
+                     "engine was built: the limit on the workspace is too low, or the device too "
+                     "small"};
     if ((m->details & MESSAGE_WORKSPACE) != 0)
       return (guess){CAUSE_ONE_SPIKE, 0.5,
                      "the requested workspace is larger than the free memory"};
@@ -410,6 +417,10 @@ void diagnosis_guess(explanation *x) {
     cause_say(c, "the log: %s", m->context.growth);
   if (g.id == CAUSE_LEAK && m->context.code[0] != '\0')
     cause_say(c, "the line: %s", m->context.code);
+  if ((m->context.programs & PROGRAM_MANAGED) != 0)
+    cause_say(c,
+              "there bitsandbytes asks for managed memory, which RAM and device share: the state "
+              "of a paged optimizer");
   if (does(x, TRAIT_SEARCH)) {
     cause_say(c, "cuDNN found no way to run a convolution: probably no workspace fits beside the "
                  "tensors; a type or size that it does not support ends with the same error");

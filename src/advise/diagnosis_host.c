@@ -9,14 +9,6 @@
 #define MACHINE_MOST (UINT64_C(256) << 30) /* few machines have more */
 #define SMALL_ARRAY  (UINT64_C(256) << 20) /* refused only if nearly all of RAM is in use */
 
-static bool known(uint64_t bytes) {
-  return diagnosis_known(bytes);
-}
-
-static bool has(const explanation *x, uint64_t mark) {
-  return context_any(&x->evidence.message.context, mark);
-}
-
 /* The process has its own limit, and the request does not exceed it. */
 static bool detect_own_limit(explanation *x) {
   const message *m = &x->evidence.message;
@@ -143,8 +135,9 @@ static void detect_one_array(explanation *x) {
     cause_say(c, "a column (n, 1) combined with a row (n,) makes a table of n times n");
     return;
   }
-  cause *c = diagnosis_cause(x, reading ? CAUSE_HOST_DATASET_WHOLE : CAUSE_HOST_COPIES,
-                             reading ? 0.45 : 0.4);
+  bool whole = reading || (way != NULL && way->id == CAUSE_HOST_DATASET_WHOLE);
+  cause *c =
+      diagnosis_cause(x, whole ? CAUSE_HOST_DATASET_WHOLE : CAUSE_HOST_COPIES, whole ? 0.45 : 0.4);
   cause_head(c, "The host could not allocate %s for one array%s",
              known(m->asked_bytes) ? cause_size(m->asked_bytes) : "the memory asked for",
              reading ? ", while a whole file was read" : "");
@@ -454,6 +447,15 @@ static void detect_rest(explanation *x) {
       cause_say(c, "Windows counts what programs reserve, also what they never use");
     else if (table[i].why != NULL)
       cause_say(c, "%s", table[i].why);
+    return;
+  }
+  if (m->host == HOST_MODEL && (m->details & MESSAGE_WEIGHTS) != 0) {
+    cause *c = diagnosis_cause(x, CAUSE_WEIGHTS_TOO_BIG, 0.65);
+    cause_head(c,
+               "LM Studio did not load the model: with its context it needs about %s, more than "
+               "the memory that its guardrail leaves to models",
+               known(m->asked_bytes) ? cause_size(m->asked_bytes) : "too much");
+    cause_say(c, "LM Studio adds up RAM and VRAM before it loads: nothing ran out yet");
     return;
   }
   if (m->host == HOST_MODEL) {

@@ -123,12 +123,11 @@ static void fill(char *out, size_t size, const char *sentence, const message *m,
 static void add_limit(explanation *x, const words *w, context_service service) {
   const message *m = &x->evidence.message;
   char text[400] = "";
-  uint64_t from = diagnosis_known(m->limit_bytes)     ? m->limit_bytes
-                  : diagnosis_known(m->process_bytes) ? m->process_bytes
-                                                      : MESSAGE_UNKNOWN;
+  uint64_t from = known(m->limit_bytes)     ? m->limit_bytes
+                  : known(m->process_bytes) ? m->process_bytes
+                                            : MESSAGE_UNKNOWN;
   /* A limit on addresses may be far below what was asked for when it was reached. */
-  if ((m->details & MESSAGE_ADDRESSES) != 0 && diagnosis_known(m->process_bytes) &&
-      m->process_bytes > from)
+  if ((m->details & MESSAGE_ADDRESSES) != 0 && known(m->process_bytes) && m->process_bytes > from)
     from = m->process_bytes;
   bool sized = from < SIZE_MOST;
   uint64_t gib = sized                 ? (from + from / 2 + (1 << 30) - 1) >> 30
@@ -148,8 +147,7 @@ static void add_limit(explanation *x, const words *w, context_service service) {
   fill(text, sizeof text, w->raise, m, gib, gib << 10);
   size_t used = strlen(text);
   /* A number that the text does not give is a proposal; a dyno's size is none of ours. */
-  if (diagnosis_known(m->limit_bytes) && sized && service != SERVICE_HEROKU &&
-      service != SERVICE_APP_ENGINE)
+  if (known(m->limit_bytes) && sized && service != SERVICE_HEROKU && service != SERVICE_APP_ENGINE)
     snprintf(text + used, sizeof text - used, "; it was %s", cause_size(m->limit_bytes));
   diagnosis_add_fix(x, text, w->cost);
 }
@@ -201,7 +199,7 @@ static void add_r_limit(explanation *x) {
   const message *m = &x->evidence.message;
   static const char cost[] = "beyond the RAM the system swaps, or ends R";
   char text[200];
-  bool sized = diagnosis_known(m->limit_bytes) && m->limit_bytes < SIZE_MOST;
+  bool sized = known(m->limit_bytes) && m->limit_bytes < SIZE_MOST;
   unsigned long long gib = sized ? (m->limit_bytes + (UINT64_C(1) << 28)) >> 29 : R_GIB;
   if ((m->context.programs & PROGRAM_R_SET) != 0) {
     snprintf(text, sizeof text,
@@ -229,7 +227,7 @@ void diagnosis_limit_fixes(explanation *x) {
   /* A workflow's own setting comes first: it asks the batch system for the memory. */
   bool workflow = (m->context.traits & (TRAIT_WORKFLOW | TRAIT_NEXTFLOW)) != 0;
   char text[300];
-  if (workflow && !diagnosis_known(m->limit_bytes)) return;
+  if (workflow && !known(m->limit_bytes)) return;
   add_limit(x, w, service);
   if (service == SERVICE_HEROKU)
     diagnosis_add_fix(x, "fewer processes in a dyno: heroku config:set WEB_CONCURRENCY=1",

@@ -23,8 +23,8 @@ static bool are_workers(const message *m) {
 /* Ending another process or library frees what it holds; other savings are unknown. */
 uint64_t diagnosis_saving(const explanation *x, cause_id id) {
   const numbers *n = &x->evidence.n;
-  if (id == CAUSE_OTHER_PROCESS && diagnosis_known(n->other_process_bytes) &&
-      n->other_process_bytes > 0 && !are_ranks(&x->evidence.message))
+  if (id == CAUSE_OTHER_PROCESS && known(n->other_process_bytes) && n->other_process_bytes > 0 &&
+      !are_ranks(&x->evidence.message))
     return n->other_process_bytes;
   bool apple = context_any(&x->evidence.message.context, CONTEXT_BIT(APPLE));
   if (id == CAUSE_OUTSIDE_FRAMEWORK && !apple) return n->outside_framework_bytes;
@@ -47,8 +47,8 @@ static void add_numbers(explanation *x) {
     r.cost = "longer prompts and answers are refused";
     diagnosis_add(x, &r, MESSAGE_UNKNOWN);
   }
-  if ((m->details & MESSAGE_START) == 0 || !diagnosis_known(n->free_bytes) ||
-      !diagnosis_known(n->device_bytes) || n->device_bytes == 0)
+  if ((m->details & MESSAGE_START) == 0 || !known(n->free_bytes) || !known(n->device_bytes) ||
+      n->device_bytes == 0)
     return;
   double share = (double)n->free_bytes / (double)n->device_bytes - 0.02;
   if (share < 0.1 || share > 1) return; /* no numbers, or impossible ones */
@@ -151,18 +151,24 @@ static void add_processes(explanation *x, cause_id id) {
     return;
   }
   size_t length = 0;
-  for (uint32_t i = 0; i < m->process_count && i < PIDS_NAMED; i++)
+  uint64_t named_bytes = 0;
+  for (uint32_t i = 0; i < m->process_count && i < PIDS_NAMED; i++) {
+    named_bytes += m->processes[i].bytes;
     length += (size_t)snprintf(pids + length, sizeof pids - length, "%s%u",
                                i == 0    ? ""
                                : windows ? " /PID "
                                          : " ",
                                m->processes[i].pid);
+  }
+  bool more = m->process_count > PIDS_NAMED;
   snprintf(text, sizeof text,
            "end %s (%s shows what %s): %s %s; or choose another device: %s_VISIBLE_DEVICES=1",
-           m->process_count > 1 ? "them" : "it", amd ? "rocm-smi --showpids" : "nvidia-smi",
-           m->process_count > 1 ? "they are" : "it is", windows ? "taskkill /PID" : "kill", pids,
-           amd ? "HIP" : "CUDA");
-  diagnosis_add(x, &r, diagnosis_saving(x, id));
+           more                   ? "the largest"
+           : m->process_count > 1 ? "them"
+                                  : "it",
+           amd ? "rocm-smi --showpids" : "nvidia-smi", m->process_count > 1 ? "they are" : "it is",
+           windows ? "taskkill /PID" : "kill", pids, amd ? "HIP" : "CUDA");
+  diagnosis_add(x, &r, more ? named_bytes : diagnosis_saving(x, id));
 }
 
 /* Raises the limit of CuPy's pool to what it held and the request together. */
@@ -170,11 +176,11 @@ static void add_pool_limit(explanation *x) {
   const message *m = &x->evidence.message;
   char text[320];
   recipe r = {.change = text, .cost = "less is left for others on the device"};
-  if (m->kind != MESSAGE_CUPY || x->findings.list[0].id != CAUSE_LIMIT ||
-      !diagnosis_known(m->limit_bytes) || m->limit_bytes > PINNED_MOST)
+  if (m->kind != MESSAGE_CUPY || x->findings.list[0].id != CAUSE_LIMIT || !known(m->limit_bytes) ||
+      m->limit_bytes > PINNED_MOST)
     return;
-  uint64_t held = diagnosis_known(m->live_bytes) ? m->live_bytes : m->limit_bytes;
-  uint64_t asked = diagnosis_known(m->asked_bytes) ? m->asked_bytes : 0;
+  uint64_t held = known(m->live_bytes) ? m->live_bytes : m->limit_bytes;
+  uint64_t asked = known(m->asked_bytes) ? m->asked_bytes : 0;
   if (held > PINNED_MOST || asked > PINNED_MOST) return;
   uint64_t sum = held + asked > m->limit_bytes ? held + asked : m->limit_bytes + 1;
   unsigned long long gib = (sum + sum / 20 + (1 << 30) - 1) >> 30;
@@ -248,13 +254,32 @@ static void add_smaller_images(explanation *x) {
   char text[240];
   recipe r = {.change = text, .cost = "less detail, or a loop over the crops"};
   bool image = m->kind == MESSAGE_TENSORFLOW && m->rank == 4 && m->first_dim > 0 &&
-               (m->context.programs & PROGRAM_SIDES) != 0 && diagnosis_known(m->asked_bytes);
+               (m->context.programs & PROGRAM_SIDES) != 0 && known(m->asked_bytes);
   uint64_t one = image ? m->asked_bytes / m->first_dim : 0;
   if (one < SAMPLE_LARGE) return;
   snprintf(text, sizeof text,
            "smaller images, or crops of them: target_size=(512, 512); one image takes %s in this "
            "tensor alone, and half of each side needs a quarter",
            cause_size(one));
+  diagnosis_add(x, &r, MESSAGE_UNKNOWN);
+}
+
+/* A smaller batch needs less: what was live beyond the first try is left of the failed ones. */
+static void add_tries(explanation *x) {
+  const message *m = &x->evidence.message;
+  char text[320];
+  recipe r = {.change = text, .cost = "none"};
+  if (!known(m->held_bytes) || !known(m->live_bytes) ||
+      m->held_bytes < m->live_bytes + m->live_bytes / 50)
+    return;
+  snprintf(text, sizeof text,
+           "free a failed try before the next one: leave the except block first (its traceback "
+           "keeps the tensors), del batch, output and loss, "
+           "optimizer.zero_grad(set_to_none=True), gc.collect(), torch.cuda.empty_cache()");
+  cause_say(&x->findings.list[0],
+            "%s was live when the batch of %u failed, %s more than at the first try: what the "
+            "failed tries made is still held",
+            cause_size(m->held_bytes), m->failed_batch, cause_size(m->held_bytes - m->live_bytes));
   diagnosis_add(x, &r, MESSAGE_UNKNOWN);
 }
 
@@ -295,11 +320,29 @@ bool diagnosis_batch_fix(explanation *x, uint64_t derived) {
            : owned     ? accumulation(&m->context)
                        : "");
   diagnosis_add(x, &r, MESSAGE_UNKNOWN);
+  add_tries(x);
   return true;
+}
+
+/* TensorRT: a workspace in which the kernel that was skipped fits, in whole GiB. */
+static void add_workspace(explanation *x) {
+  const message *m = &x->evidence.message;
+  char text[320];
+  recipe r = {.change = text, .cost = "less of the device is left for others while it builds"};
+  if ((m->details & MESSAGE_POOL) == 0) return;
+  bool sized = known(m->asked_bytes) && m->asked_bytes < PINNED_MOST;
+  unsigned long long gib = sized ? (m->asked_bytes >> 30) + 1 : 4;
+  snprintf(text, sizeof text,
+           "a larger workspace, if the device has it: trtexec --memPoolSize=workspace:%llu (MiB; "
+           "before TensorRT 8.4: --workspace=%llu), in Python "
+           "config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, %llu << 30)",
+           gib << 10, gib << 10, gib);
+  diagnosis_add(x, &r, MESSAGE_UNKNOWN);
 }
 
 void diagnosis_server_fixes(explanation *x) {
   const message *m = &x->evidence.message;
+  if (m->kind == MESSAGE_TENSORRT) add_workspace(x);
   if (m->kind == MESSAGE_VLLM) add_numbers(x);
   if (m->share > 0) add_less_share(x);
   if (m->share > 0) add_share(x);

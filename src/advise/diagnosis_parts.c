@@ -10,10 +10,6 @@
 
 #define NO_KERNEL ", or restart a notebook's kernel"
 
-static bool known(uint64_t bytes) {
-  return diagnosis_known(bytes);
-}
-
 cause *diagnosis_cause(explanation *x, cause_id id, double confidence) {
   cause *c = &x->findings.list[x->findings.count++];
   *c =

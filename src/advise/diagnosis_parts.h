@@ -19,8 +19,13 @@
 
 /* Adds a cause; the caller writes its sentence. */
 cause *diagnosis_cause(explanation *x, cause_id id, double confidence);
-static inline bool diagnosis_known(uint64_t bytes) {
-  return bytes != MESSAGE_UNKNOWN;
+/* Returns whether the text has one of the marks. */
+static inline bool has(const explanation *x, uint64_t marks) {
+  return context_any(&x->evidence.message.context, marks);
+}
+/* Returns whether the text has one of the traits. */
+static inline bool does(const explanation *x, uint64_t traits) {
+  return (x->evidence.message.context.traits & traits) != 0;
 }
 /* Returns true if so much more was free than requested that the device was not full. */
 bool diagnosis_had_room(const numbers *n);
@@ -77,6 +82,8 @@ context_service diagnosis_service(const message *m);
 /* Returns the traits of the program whose settings decide, 0 if it is a program of the user's own.
  * A trait counts only if the failure is of a kind that such a program reports. */
 uint64_t diagnosis_own(const message *m);
+/* Returns whether a trainer owns the loop: its settings decide, not lines of the user's. */
+bool diagnosis_owned(const message *m);
 /* Returns whether the text shows that the program is written in Python. */
 bool diagnosis_python(const message *m);
 

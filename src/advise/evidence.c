@@ -17,10 +17,6 @@ static uint64_t least(uint64_t a, uint64_t b) {
   return a < b ? a : b;
 }
 
-static bool known(uint64_t bytes) {
-  return bytes != MESSAGE_UNKNOWN;
-}
-
 /* Returns whether a library with an allocator of its own wrote the error, beside PyTorch in the
  * same process. A server's error is its PyTorch's. */
 static bool has_own_allocator(message_kind kind) {

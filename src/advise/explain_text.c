@@ -11,10 +11,6 @@
 #define ABSURD_LEAST  (UINT64_C(1) << 50) /* no machine has as much: the number is an error */
 #define PROVED_LEAST  0.5                 /* … and their evidence; JSON has both */
 
-static bool known(uint64_t bytes) {
-  return bytes != MESSAGE_UNKNOWN;
-}
-
 static void heading(buffer *out, const char *text, bool bold) {
   buffer_printf(out, bold ? "\n\033[1m%s\033[0m\n" : "\n%s\n", text);
 }

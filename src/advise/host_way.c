@@ -75,6 +75,12 @@ static const host_way ways[] = {
      CAUSE_HOST_DATASET_WHOLE, "it makes an object for every element of the document",
      "one element at a time: for _, x in ET.iterparse(file): if x.tag == \"…\": use(x); x.clear()",
      "a loop over the elements"},
+    {"from_tensor_slices", CAUSE_HOST_DATASET_WHOLE,
+     "it makes one tensor of the whole dataset, beside the array that it is made from",
+     "keep the data in files and read it batch by batch: tf.data.Dataset.from_generator(…), "
+     "keras.utils.image_dataset_from_directory(folder), or TFRecord files; pictures as uint8, "
+     "which are a quarter of float32",
+     "a change of the lines that load it"},
     {"pickle.loads", CAUSE_HOST_DATASET_WHOLE,
      "it makes the objects while their bytes are still there",
      "pickle.load(file) from the open file, without the bytes beside it; save arrays with "

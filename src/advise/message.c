@@ -85,6 +85,7 @@ static const char *read_clean(message *m, scan_text t, scan_text raw) {
   if (message_device(&status, t, &device_at) &&
       (!sure || message_only_word(host.host) || device_at < host_at) && host.host != HOST_TORCH) {
     *m = status;
+    message_serve_on_torch(m);
     m->failures += sure && is_separate(t, host_at, device_at);
     if (m->kind == MESSAGE_CUDA && pins_host(t, device_at)) {
       m->kind = MESSAGE_HOST;
@@ -104,8 +105,10 @@ static const char *read_clean(message *m, scan_text t, scan_text raw) {
     *m = foreign;
     return NULL;
   }
-  if (message_host_memory(m, t, false, &host_at) || message_hint(m, t, false, &host_at))
+  if (message_host_memory(m, t, false, &host_at) || message_hint(m, t, false, &host_at)) {
+    message_serve_on_torch(m);
     return host_at;
+  }
   m->failures = 0;
   message_other(m, t);
   return NULL;
@@ -145,7 +148,8 @@ static const char *read_whole(message *m, scan_text t, scan_text raw) {
   if (second != NULL && where != NULL && second > where) t.end = second;
   if (!reads_all(m)) message_quantities(m, t, where);
   without_other_limit(m);
-  if (m->kind != MESSAGE_TORCH) message_said(m, t, where);
+  bool sum = m->host == HOST_MODEL && (m->details & MESSAGE_WEIGHTS) != 0; /* one number is all */
+  if (m->kind != MESSAGE_TORCH && !sum) message_said(m, t, where);
   message_share(m, t);
   return where;
 }
@@ -173,6 +177,8 @@ static void read_failed_batch(message *m, scan_text later) {
     for (const char *at = last; at != NULL; at = scan_find(scan_from(later, at), signs[i]))
       last = at;
   m->failed_batch = context_smaller_batch((scan_text){later.at, last}, m->context.batch);
+  if (m->failed_batch > 0 && m->kind == MESSAGE_TORCH)
+    m->held_bytes = message_torch_held((scan_text){last, later.end});
 }
 
 /* Reads the batch with which the program went on after its last failure: it tried again with
@@ -218,6 +224,8 @@ static bool read_first(message *m, scan_text t, scan_text raw) {
   const char *where = read_whole(m, first, raw);
   m->failures = failures;
   m->next_bytes = next.asked_bytes;
+  m->next_kind = next.kind;
+  m->next_host = next.host;
   if (where != NULL && failures > 1) read_failed_batch(m, (scan_text){where, last});
   if (where != NULL) read_passed_batch(m, (scan_text){where, t.end});
   return true;

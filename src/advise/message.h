@@ -9,7 +9,8 @@
  *   clean.c    removes timestamps, colours and rank prefixes, joins wrapped lines
  *   message_torch.c    PyTorch's allocator texts, 1.0 to 2.11
  *   message_xla.c      JAX, XLA and TensorFlow; message_bfc.c reads the allocator's dump
- *   message_serve.c    servers and runtimes with numbers of their own: vLLM, llama.cpp, Paddle, …
+ *   message_serve.c    servers and runtimes with numbers of their own: vLLM, TensorRT, Paddle, …
+ *   message_llama.c    … and llama.cpp with the programs around it
  *   message_device.c     errors that only name a status, by a table
  *   message_host.c     host memory, by a table; message_limits.c reads limits that were set
  *   message_foreign.c  errors that are about something else, by a table
@@ -36,6 +37,11 @@
 #define MESSAGE_UNKNOWN       UINT64_MAX
 #define MESSAGE_PROCESSES_MAX 32
 #define MESSAGE_SAID_MAX      3
+
+/* Returns whether the text gave the number. */
+static inline bool known(uint64_t bytes) {
+  return bytes != MESSAGE_UNKNOWN;
+}
 
 typedef enum message_kind {
   MESSAGE_NONE = 0, /* no known out-of-memory error */
@@ -178,17 +184,20 @@ typedef struct message {
   uint64_t job;             /* a batch system's number of the job; 0: unknown */
   uint64_t requested_bytes; /* what an evicted container requested of its node; 0: unknown */
   uint64_t next_bytes;      /* what the second failure requested */
-  uint64_t falling_bytes;   /* XLA: the first of requests for its pool, each smaller … */
-  uint64_t least_bytes;     /* … and the last of them */
-  uint32_t falling_count;   /* how many there are */
-  uint32_t failures;        /* different failures in the text; the first one is read */
-  uint32_t caught;          /* of them, the ones before it that the program caught */
-  uint32_t passed_batch;    /* a smaller batch with which the program went on after it; 0: none */
-  uint32_t failed_batch;    /* a smaller batch than the first failure's that failed too; 0: none */
-  bool grouped;             /* the kernel's: a control group's limit, not the machine's */
-  bool async;               /* the framework uses the driver's pool, not its own allocator */
-  bool no_history;          /* a device whose allocations PyTorch cannot record */
-  char what[96];            /* the tensor, operation or call named in it */
+  message_kind next_kind;   /* … and what it is; MESSAGE_NONE: unknown */
+  message_host next_host;
+  uint64_t falling_bytes; /* XLA: the first of requests for its pool, each smaller … */
+  uint64_t least_bytes;   /* … and the last of them */
+  uint32_t falling_count; /* how many there are */
+  uint32_t failures;      /* different failures in the text; the first one is read */
+  uint32_t caught;        /* of them, the ones before it that the program caught */
+  uint32_t passed_batch;  /* a smaller batch with which the program went on after it; 0: none */
+  uint64_t held_bytes;    /* what was live when that one failed */
+  uint32_t failed_batch;  /* a smaller batch than the first failure's that failed too; 0: none */
+  bool grouped;           /* the kernel's: a control group's limit, not the machine's */
+  bool async;             /* the framework uses the driver's pool, not its own allocator */
+  bool no_history;        /* a device whose allocations PyTorch cannot record */
+  char what[96];          /* the tensor, operation or call named in it */
   char said[MESSAGE_SAID_MAX][160]; /* sentences with numbers that are in no field */
   uint32_t said_count;
   const char *name; /* what kind of foreign error, or NULL */

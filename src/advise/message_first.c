@@ -201,9 +201,12 @@ static message_kind kind_of(scan_text s, const char **where, uint64_t *asked) {
 
 /* Returns whether the line, the last one of a traceback, is a status without numbers. */
 static bool is_status(scan_text s, scan_text line) {
-  static const char *const statuses[] = {"CUDA error: out of memory", "cuda runtime error (2)",
-                                         "HIP error: out of memory", "MemoryError",
-                                         "std::bad_alloc"};
+  static const char *const statuses[] = {"CUDA error: out of memory",
+                                         "cuda runtime error (2)",
+                                         "HIP error: out of memory",
+                                         "MemoryError",
+                                         "std::bad_alloc",
+                                         "Allocation on device"};
   if (scan_has_any(line, statuses, sizeof statuses / sizeof *statuses)) return true;
   /* A library's status, unless the lines before it show another reason. */
   message m = message_blank();

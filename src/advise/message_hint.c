@@ -36,7 +36,8 @@ static bool is_shortage(scan_text line) {
               "insufficient", "exceed", "exhaust", "ran out", "larger than", "smaller than",
               "less than", "greater than", "too large", "too small");
   return HAS_ANY(line, "out of memory", "out of vram", "not enough memory", "insufficient memory",
-                 "low on memory", "exceed", "memory is full", "memory full", "vram is full") ||
+                 "insuficient memory", "low on memory", "exceed", "memory is full", "memory full",
+                 "vram is full") ||
          (asked && refused);
 }
 

@@ -8,10 +8,6 @@
 
 #define RAY_PAIR 40 /* characters of "29.91GB / 31.14GB", with a line end between */
 
-static bool known(uint64_t bytes) {
-  return bytes != MESSAGE_UNKNOWN;
-}
-
 static void take(uint64_t *to, uint64_t bytes) {
   if (!known(*to)) *to = bytes;
 }

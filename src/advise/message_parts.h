@@ -28,11 +28,21 @@ static inline message message_blank(void) {
                    .wanted_tokens = MESSAGE_UNKNOWN,
                    .cache_tokens = MESSAGE_UNKNOWN,
                    .next_bytes = MESSAGE_UNKNOWN,
+                   .held_bytes = MESSAGE_UNKNOWN,
                    .falling_bytes = MESSAGE_UNKNOWN,
                    .least_bytes = MESSAGE_UNKNOWN,
                    .device = UINT32_MAX,
                    .context = {.torch_to = UINT16_MAX}};
 }
+/* Returns the first size after one of `words`. */
+static inline uint64_t message_first_size(scan_text t, const char *const *words, size_t count) {
+  uint64_t bytes = MESSAGE_UNKNOWN;
+  for (size_t i = 0; i < count && !known(bytes); i++) bytes = scan_size_after(t, words[i]);
+  return bytes;
+}
+#define FIRST_SIZE(t, ...)                                                                         \
+  message_first_size(t, (const char *const[]){__VA_ARGS__},                                        \
+                     sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *))
 /* Returns the place of words for a kill that launchers also write ("Killed", exit code 137), or
  * NULL. */
 const char *message_kill_in(scan_text t);
@@ -82,8 +92,16 @@ bool message_is_error(scan_text line);
 const char *message_frames_before(scan_text t);
 
 bool message_torch(message *m, scan_text t, const char **where);
+/* Returns what was live at the last failure of PyTorch in the text; MESSAGE_UNKNOWN: unknown. */
+uint64_t message_torch_held(scan_text t);
 bool message_xla(message *m, scan_text t, const char **where);
 bool message_serve(message *m, scan_text t, const char **where);
+/* The readers of llama.cpp, and of what Ollama and LM Studio report themselves. */
+bool message_llama(message *m, scan_text t);
+bool message_llama_ollama(message *m, scan_text t);
+bool message_llama_pinned(message *m, scan_text t);
+bool message_llama_guardrail(message *m, scan_text t);
+bool message_llama_runner(message *m, scan_text t);
 /* Returns the line of the second request that a server was refused, in another size than the first
  * one; NULL if it was refused only one. */
 const char *message_serve_second(scan_text t);

@@ -21,10 +21,6 @@
 
 typedef enum role { NONE, ASKED, FREE, LIVE, LIMIT, TOTAL, OTHER } role;
 
-static bool known(uint64_t bytes) {
-  return bytes != MESSAGE_UNKNOWN;
-}
-
 /* Words and what they say of a size beside them. A star: also longer words. OTHER: a size that is
  * not memory of the failure. */
 static const struct {
@@ -44,7 +40,8 @@ static const struct {
     {"capped", LIMIT},    {"total", TOTAL},     {"capacity", TOTAL},   {"reserved", OTHER},
     {"cached", OTHER},    {"swap", OTHER},      {"disk", OTHER},       {"file", OTHER},
     {"shmem", OTHER},     {"download*", OTHER}, {"weight*", OTHER},    {"threshold", OTHER},
-    {"vm", OTHER}, /* "total-vm": addresses, not memory */
+    {"loaded", OTHER},    {"offload*", OTHER}, /* parts of a model that are in place */
+    {"vm", OTHER},                             /* "total-vm": addresses, not memory */
 };
 
 static role role_of(const char *at, size_t length) {

@@ -52,7 +52,12 @@ static const char *command_of(scan_text line) {
   return windows_command(line);
 }
 
-/* Returns whether the line starts a program of the user's. */
+/* Returns whether a server's line begins another job: what failed in the one before is over. */
+static bool begins_job(scan_text line) {
+  return scan_starts(line, "got prompt") && line.end - line.at <= (long)strlen("got prompt ");
+}
+
+/* Returns whether the line starts a program of the user's, or a job of a server. */
 bool message_starts_program(scan_text line) {
   static const char *const shows[] = {
       "dmesg",    "journalctl", "cat",    "tail", "head",  "less",  "grep", "nvidia-smi",
@@ -60,6 +65,7 @@ bool message_starts_program(scan_text line) {
       "echo",     "export",     "exit",   "seff", "sacct", "set",   "git",  "which",
       "ulimit",   "kubectl",    "squeue", "pwd",  "uname", "docker"};
   const char *at = command_of(line);
+  if (begins_job(line)) return true;
   if (at == NULL) return false;
   while (at < line.end && *at == ' ') at++;
   scan_text command = {at, line.end};
@@ -88,7 +94,7 @@ static scan_text without_tag(scan_text line) {
 /* Returns whether another program's output, or another failure, begins with the line. */
 static bool is_start(scan_text line) {
   line = without_tag(line);
-  return scan_starts(line, "Traceback (most recent call last)") ||
+  return scan_starts(line, "Traceback (most recent call last)") || begins_job(line) ||
          scan_starts(line, "terminate called after throwing") || command_of(line) != NULL;
 }
 
@@ -107,13 +113,6 @@ bool message_is_error(scan_text line) {
   return p == line.end || *p == ':';
 }
 
-/* Returns whether the line marks a part of the line of code before it: "~~~~^^^^". */
-static bool is_marks(scan_text line) {
-  const char *at = line.at;
-  while (at < line.end && (*at == '^' || *at == '~' || *at == ' ')) at++;
-  return at == line.end && line.at < line.end;
-}
-
 /* Returns the start of the frames directly before the end of `t`, or its end if there are none. */
 const char *message_frames_before(scan_text t) {
   const char *start = t.end;
@@ -121,8 +120,8 @@ const char *message_frames_before(scan_text t) {
   while (t.end > t.at) {
     scan_text line = scan_line(t, t.end - 1);
     bool frame = scan_starts(line, "File \"");
-    if (!frame && !is_marks(line) && code) break;
-    code = !frame && (code || !is_marks(line));
+    if (!frame && code) break;
+    code = !frame;
     if (frame) start = line.at;
     t.end = line.at;
   }
@@ -147,7 +146,7 @@ static bool is_own_failure(scan_text rest) {
   while (scan_next_line(&rest, &line) && !is_chain(line)) {
     if (message_is_error(line))
       return !scan_starts(code, "raise ") && !scan_has(code, " raise ") && is_shortage(line);
-    if (!is_empty(line) && !is_marks(line)) code = line;
+    if (!is_empty(line)) code = line;
   }
   return false;
 }

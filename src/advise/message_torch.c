@@ -15,6 +15,7 @@
  * CUDA, HIP, XPU, NPU and MUSA use the same sentence. Parts may be missing: people cut texts, and
  * some devices omit parts. Every part is found by its own words. */
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "advise/message_parts.h"
@@ -24,10 +25,6 @@
 #define FAILURES_SEEN  64  /* failures that are compared */
 /* Intel's: "Current platform can NOT allocate memory block with size larger than 4GB!" */
 #define ONE_BLOCK "memory block with size larger than"
-
-static bool known(uint64_t bytes) {
-  return bytes != MESSAGE_UNKNOWN;
-}
 
 /* Parses what was requested. PyTorch always writes a unit: a number without one lost it. */
 static uint64_t requested(scan_text t, const char *tried) {
@@ -48,6 +45,12 @@ static void read_processes(message *m, scan_text t) {
     if (!known(bytes) || m->process_count == MESSAGE_PROCESSES_MAX) continue;
     m->processes[m->process_count++] = (message_process){(uint32_t)pid, bytes};
   }
+}
+
+/* Sorts the processes by what they hold, the largest first. */
+static int compare_processes(const void *a, const void *b) {
+  uint64_t left = ((const message_process *)a)->bytes, right = ((const message_process *)b)->bytes;
+  return left < right ? 1 : left > right ? -1 : 0;
 }
 
 /* Finds this process among the listed ones. In a container a process does not know its own PID and
@@ -97,6 +100,7 @@ static void read_new(message *m, scan_text t) {
   if (m->process_bytes == 0 && known(m->live_bytes) && m->live_bytes > 0)
     m->process_bytes = MESSAGE_UNKNOWN;
   find_own_process(m);
+  qsort(m->processes, m->process_count, sizeof *m->processes, compare_processes);
 }
 
 static void read_old(message *m, scan_text t) {
@@ -253,6 +257,13 @@ static const char *cut_statement(scan_text t) {
       scan_find_at(scan_from(t, start), "is reserved by PyTorch but unallocated", &found) != NULL)
     return scan_line(t, start).at;
   return NULL;
+}
+
+uint64_t message_torch_held(scan_text t) {
+  uint64_t held = MESSAGE_UNKNOWN;
+  for (const char *at; (at = scan_find(t, "Of the allocated memory ")) != NULL; t.at = at)
+    held = scan_size(t, at);
+  return known(held) ? held : scan_size_before(t, " already allocated");
 }
 
 bool message_torch(message *m, scan_text t, const char **where) {

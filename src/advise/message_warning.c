@@ -10,26 +10,35 @@ static const char *const failures[] = {
     "Aborted",   "aborted", "bad_alloc", "137",    "SIGKILL",  "xhausted",  "XHAUSTED",
     "ERROR",     "died",    "crash",     "[E]",    "core dum", "terminated"};
 
-#define BUILT "Engine built|Engine generation completed|PASSED"
+#define BUILT  "Engine built|Engine generation completed|PASSED"
+#define SERVES "server is listening|slots are idle|model loaded"
 #define WORKSPACE                                                                                  \
-  "nothing must be changed; a larger workspace (trtexec --memPoolSize=workspace:8192, in MiB), "   \
-  "if the device has it, lets TensorRT try such kernels"
+  "nothing must be changed; a larger workspace (trtexec --memPoolSize=workspace:8192, in MiB; "    \
+  "before 8.4 --workspace=8192), if the device has it, lets TensorRT try such kernels"
 
 static const struct {
   const char *words;  /* of the warning */
-  const char *with;   /* … that the text must also have, or NULL */
+  const char *with;   /* … of which the text must also have one, between bars, or NULL */
   const char *passed; /* words of success after it, between bars; NULL: none are needed */
   const char *size;   /* the request follows these words */
   const char *name, *help;
+  bool again; /* it tries in another way: what failed before the warning is the first try */
 } table[] = {
-    {"Skipping tactic", "insufficient memory", BUILT, "requested size of ",
-     "TensorRT left out a kernel that needs more memory, and built the engine", WORKSPACE},
+    {"Skipping tactic", "insufficient memory|insuficient memory", BUILT, "requested size of ",
+     "TensorRT left out a kernel that needs more memory, and built the engine", WORKSPACE, false},
     {"Some tactics do not have sufficient workspace memory", NULL, BUILT, NULL,
-     "TensorRT left out kernels that need more memory, and built the engine", WORKSPACE},
+     "TensorRT left out kernels that need more memory, and built the engine", WORKSPACE, false},
+    {"compute buffer allocation failed, retrying without pipeline parallelism", NULL, SERVES,
+     "alloc_buffer: allocating ",
+     "llama.cpp tried copies of its buffers for a pipeline of devices, and went on without them",
+     "nothing must be changed; a shorter context (-c) or smaller steps (-ub 256) leave enough for "
+     "them, and long prompts are then a little faster",
+     true},
     {"exceeds 10% of", "Allocation of ", NULL, "Allocation of ",
      "TensorFlow reports every large request for host memory (RAM), also those that it gets",
      "nothing must be changed; a smaller batch, or tf.data in place of one large array, keeps the "
-     "requests smaller; TF_CPP_MIN_LOG_LEVEL=2 hides such lines"},
+     "requests smaller; TF_CPP_MIN_LOG_LEVEL=2 hides such lines",
+     false},
 };
 
 static bool has_one_of(scan_text t, const char *alternatives) {
@@ -60,9 +69,9 @@ static bool fails(scan_text t, const char *words) {
 bool message_warning(message *m, scan_text t) {
   for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
     const char *at = scan_find(t, table[i].words);
-    if (at == NULL || (table[i].with != NULL && !scan_has(t, table[i].with))) continue;
+    if (at == NULL || (table[i].with != NULL && !has_one_of(t, table[i].with))) continue;
     if (table[i].passed != NULL && !has_one_of(scan_from(t, at), table[i].passed)) continue;
-    if (fails(t, table[i].words)) continue;
+    if (fails(table[i].again ? scan_from(t, at) : t, table[i].words)) continue;
     m->kind = MESSAGE_FOREIGN;
     m->host = HOST_NONE;
     m->details = MESSAGE_WARNING;

@@ -10,10 +10,6 @@
 #define WARNING_WITHIN 300 /* characters after a size in which a warning says that it is one */
 #define NODE_WITHIN    400 /* characters after the shape in which the node begins, and of its text */
 
-static bool known(uint64_t bytes) {
-  return bytes != MESSAGE_UNKNOWN;
-}
-
 static uint64_t dtype_width(scan_text t) {
   static const struct {
     const char *word;

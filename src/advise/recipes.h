@@ -91,7 +91,8 @@ typedef struct recipe_table {
 } recipe_table;
 
 extern const recipe_table recipes_place; /* other processes, limits, fragments */
-extern const recipe_table recipes_model; /* servers, weights, the optimizer, one huge tensor */
+extern const recipe_table recipes_serve; /* servers and runtimes of models */
+extern const recipe_table recipes_model; /* weights, the optimizer, one huge tensor */
 extern const recipe_table recipes_full;  /* a device that is simply full */
 extern const recipe_table recipes_host;
 extern const recipe_table recipes_own;      /* programs with settings of their own */

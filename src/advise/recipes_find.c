@@ -83,7 +83,13 @@ static const recipe questions[] = {
     {.kinds = K(TORCH),
      .never = M(INTEL) | M(NPU),
      .change = "print(torch.cuda.memory_summary()) before the line that fails"},
-    {.kinds = K(VLLM) | K(SGLANG), .change = "nvidia-smi, before the server starts"},
+    {.kinds = K(VLLM) | K(SGLANG),
+     .mustnot = D(TOKENS),
+     .change = "nvidia-smi, before the server starts"},
+    {.kinds = K(VLLM) | K(SGLANG),
+     .must = D(TOKENS),
+     .change = "the server's log at its start: the lines about the KV cache and its number of "
+               "tokens"},
     {.kinds = K(XLA) | K(TENSORFLOW),
      .never = M(TPU) | M(WINDOWS) | M(MAC),
      .change = "stowage run -- python train.py (your command, on Linux) records the run and "

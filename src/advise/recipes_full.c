@@ -20,6 +20,14 @@ static const recipe rows[] = {
 
     {.causes = FULL,
      .kinds = K(CUDA),
+     .program = P(MANAGED),
+     .change =
+         "an optimizer without pages, which needs no managed memory: optim=\"adamw_bnb_8bit\" "
+         "instead of \"paged_adamw_…\"; or more free RAM, which that memory needs too",
+     .cost = "its state stays on the device"},
+
+    {.causes = FULL,
+     .kinds = K(CUDA),
      .mustnot = NOT_ROOM,
      .need = M(MINDSPORE),
      .change = "weights in 16 bits: from_pretrained(…, ms_dtype=mindspore.float16) (mindnlp), in "
@@ -223,12 +231,20 @@ static const recipe rows[] = {
     {.causes = FULL,
      .kinds = TORCHY,
      .need = M(TORCH) | M(TRAINER),
+     .never = M(APPLE),
      .mustnot = NOT_ROOM,
      .without = T(AXOLOTL) | T(RECOMPUTES) | T(AUTOCAST),
      .change =
          "TrainingArguments(gradient_checkpointing=True, bf16=True) (fp16=True on T4, V100 and "
-         "older; neither on MPS)",
+         "older)",
      .cost = "about a third more time; 16-bit arithmetic"},
+    {.causes = FULL,
+     .kinds = TORCHY,
+     .need = M(TORCH) | M(TRAINER) | M(APPLE),
+     .mustnot = NOT_ROOM,
+     .without = T(AXOLOTL) | T(RECOMPUTES),
+     .change = "recompute instead of keeping: TrainingArguments(gradient_checkpointing=True)",
+     .cost = "about a third more time"},
     {.causes = FULL,
      .kinds = TORCHY,
      .need = M(TORCH) | M(TRAINER),

@@ -5,6 +5,11 @@
   "hold less in RAM: read data in parts (pd.read_csv(f, chunksize=100000), np.load(f, "            \
   "mmap_mode=\"r\"), stowage.batches(f)), in the smallest type (stowage inspect f)"
 
+/* Of a program that holds tables. */
+#define TABLE_HOSTS                                                                                \
+  (H(NUMPY) | H(KILLED) | H(KERNEL) | H(NOTEBOOK) | H(DIED) | H(PYTHON) | H(RAY) | H(CONTAINER) |  \
+   H(JOB) | H(LARGE) | H(EVICTED) | H(DASK))
+
 /* For a text that does not show the program's language. */
 #define HOLD_LESS_ANY                                                                              \
   "less in RAM at once: work on the input in parts (blocks, chunks, a stream), with fewer "        \
@@ -602,12 +607,27 @@ static const recipe rows[] = {
      .change = "load the weights with less RAM: from_pretrained(…, torch_dtype=torch.float16, "
                "low_cpu_mem_usage=True, device_map=\"auto\"), safetensors files",
      .cost = "none"},
-    {.hosts = H(NUMPY) | H(KILLED) | H(KERNEL) | H(NOTEBOOK) | H(DIED) | H(PYTHON) | H(RAY),
+    {.hosts = H(KILLED) | H(KERNEL) | H(CONTAINER) | H(JOB),
+     .program = P(WORKERS),
+     .mustnot = D(TIMEOUT) | D(OTHER),
+     .change = "fewer workers of the loader: num_workers=2 (NUM_WORKERS in the environment); each "
+               "has its own copy of what it touches of the dataset, and batches that wait",
+     .cost = "slower loading"},
+    {.hosts = TABLE_HOSTS,
      .need = M(PANDAS),
      .never = LANGUAGES,
+     .mustnot = D(ABSURD) | D(TIMEOUT),
      .change = "read tables in parts: pd.read_csv(f, chunksize=100000, dtype=…, usecols=[…]), or "
                "stowage.batches",
      .cost = "a loop over the parts"},
+    {.hosts = TABLE_HOSTS,
+     .need = M(PANDAS),
+     .never = LANGUAGES,
+     .mustnot = D(ABSURD) | D(TIMEOUT),
+     .change =
+         "fewer bytes for each value: text as astype(\"category\"), numbers as float32 or "
+         "int32 (stowage inspect f shows the smallest type that fits), Parquet instead of CSV",
+     .cost = "a change of the types"},
     {.hosts = H(PYTHON) | H(KILLED) | H(KERNEL) | H(NOTEBOOK) | H(DIED) | H(CONTAINER) | H(JOB),
      .program = P(POLARS),
      .never = M(NATIVE),
@@ -635,13 +655,15 @@ static const recipe rows[] = {
      .change = "save in parts (a file for each 100000 items), or with a format that streams (HDF5, "
                "Parquet, np.memmap): pickling makes a second copy in RAM",
      .cost = "a change of the format"},
-    {.hosts = H(TORCH),
+    {.causes = ~C(HOST_DATASET_WHOLE),
+     .hosts = H(TORCH),
      .never = M(COMFY) | M(WEBUI),
      .change = "a smaller batch or input (fewer frames, a lower resolution): this tensor is on the "
                "CPU, in "
                "RAM; print its shape first; 16-bit or part by part",
      .cost = "more, smaller steps"},
-    {.hosts = H(TORCH),
+    {.causes = ~C(HOST_DATASET_WHOLE),
+     .hosts = H(TORCH),
      .must = D(TENSOR),
      .change =
          "work on it in tiles or clips, and write each result away: the program's own options "
@@ -735,7 +757,7 @@ static const recipe rows[] = {
                "from outside: systemd-run --user --scope -p MemoryMax=8G PROGRAM",
      .cost = "it is slower, or ends before others do"},
     {.hosts = H(KILLED) | H(KERNEL) | H(PYTHON),
-     .never = LANGUAGES | M(COMFY) | M(WEBUI),
+     .never = LANGUAGES | M(COMFY) | M(WEBUI) | M(PANDAS),
      .without = T(TEST_WORKERS) | T(BUILD) | T(FFMPEG) | T(WORKFLOW) | T(NEXTFLOW),
      .must = D(PYTHON),
      .mustnot = D(ABSURD) | D(TIMEOUT) | D(TENSOR) | D(OTHER),
@@ -743,7 +765,7 @@ static const recipe rows[] = {
      .cost = "a loop over the parts"},
     {.hosts = H(NUMPY) | H(NOTEBOOK) | H(DIED) | H(CONTAINER) | H(JOB) | H(RAY) | H(TORCH) |
               H(DASK) | H(SPARK) | H(LARGE) | H(EVICTED),
-     .never = LANGUAGES | M(COMFY) | M(WEBUI),
+     .never = LANGUAGES | M(COMFY) | M(WEBUI) | M(PANDAS),
      .without = T(BUILD) | T(FFMPEG) | T(WORKFLOW) | T(NEXTFLOW),
      .must = D(PYTHON),
      .mustnot = D(ABSURD) | D(TIMEOUT) | D(TENSOR),

@@ -11,6 +11,13 @@
 
 static const recipe rows[] = {
     /* ---- a web interface, and one huge request of attention ---- */
+    {.causes = C(BATCH_TOO_BIG) | C(UNKNOWN) | C(ONE_SPIKE) | C(WEIGHTS_TOO_BIG),
+     .kinds = TORCHY | K(DIRECTML),
+     .program = P(SDNEXT),
+     .mustnot = NOT_ROOM,
+     .change = LESS_WEBUI "start SD.Next with webui.bat --medvram (Linux: ./webui.sh --medvram; "
+                          "--lowvram up to 4 GB)",
+     .cost = "slower: parts of the model move between RAM and the device"},
     {.causes = C(ONE_SPIKE),
      .kinds = TORCHY,
      .need = M(WEBUI),
@@ -602,25 +609,25 @@ static const recipe rows[] = {
 
     /* ---- CUDA graphs ---- */
     {.causes = C(CACHE_HELD),
-     .kinds = TORCHY,
+     .kinds = K(TORCH),
      .with = T(MEGATRON),
      .change = "capture less: --cuda-graph-impl none, or a smaller scope of it (old versions: "
                "without --enable-cuda-graph and --external-cuda-graph)",
      .cost = "more time between kernels"},
     {.causes = C(CACHE_HELD),
-     .kinds = TORCHY,
+     .kinds = K(TORCH),
      .without = T(MEGATRON),
      .change = "capture less: no graphs (vLLM: --enforce-eager; SGLang: --disable-cuda-graph; "
                "torch.compile without mode=\"reduce-overhead\"), or fewer sizes of them",
      .cost = "more time between kernels"},
     {.causes = C(CACHE_HELD),
-     .kinds = TORCHY,
+     .kinds = K(TORCH),
      .without = T(MEGATRON),
      .change = "one pool for all graphs: torch.cuda.graph(g, pool=first.pool()); a graph keeps "
                "what its own pool holds until it is deleted",
      .cost = "such graphs must be replayed in the order of their capture"},
     {.causes = C(CACHE_HELD),
-     .kinds = TORCHY,
+     .kinds = K(TORCH),
      .change = "half the batch (the micro batch): each captured graph then holds half as much",
      .cost = "more, smaller steps"},
 
@@ -692,6 +699,7 @@ static const recipe rows[] = {
      .kinds = TORCHY,
      .with = T(GRPO),
      .mustnot = NOT_ROOM,
+     .other = P(UNSLOTH),
      .change = "a loss that does not make all logits at once: GRPOConfig(use_liger_loss=True) "
                "(use_liger_kernel=True in newer versions of TRL)",
      .cost = "needs liger-kernel"},

@@ -153,11 +153,10 @@ static const recipe rows[] = {
      .cost = "an update"},
     {.causes = C(OTHER_PROCESS),
      .kinds = K(VLLM),
-     .must = D(START),
-     .change =
-         "stop what holds the device: nvidia-smi shows the other process; the server starts when "
-         "enough is free",
-     .cost = "a smaller KV cache: fewer or shorter requests at once"},
+     .mustnot = D(LISTED) | D(MEASURED),
+     .change = "stop what holds the device: nvidia-smi shows the other process; or choose another "
+               "device: CUDA_VISIBLE_DEVICES=1",
+     .cost = "it ends, or waits"},
     {.causes = C(OTHER_PROCESS),
      .kinds = K(TENSORFLOW),
      .change =
@@ -188,6 +187,24 @@ static const recipe rows[] = {
      .change = "leave memory for NCCL: a smaller batch, or "
                "torch.cuda.set_per_process_memory_fraction(0.95)",
      .cost = "more, smaller steps"},
+    {.causes = C(CACHE_HELD),
+     .kinds = K(CUDA),
+     .program = P(NCCL_DEVICES),
+     .change = "give cached memory back before the call that failed (a save, an evaluation, the "
+               "first exchange of a new group): torch.cuda.empty_cache()",
+     .cost = "the next allocations are slower"},
+    {.causes = C(CACHE_HELD),
+     .kinds = K(CUDA),
+     .program = P(NCCL_DEVICES),
+     .change = "leave memory for NCCL: torch.cuda.set_per_process_memory_fraction(0.95), or a "
+               "smaller batch",
+     .cost = "less for the program's data"},
+    {.causes = C(CACHE_HELD),
+     .kinds = K(CUDA),
+     .program = P(NCCL_DEVICES),
+     .change = "less for NCCL: NCCL_BUFFSIZE=1048576 (4194304 if it is not set) "
+               "NCCL_MAX_NCHANNELS=4, and fewer process groups: each has buffers of its own",
+     .cost = "slower between the devices"},
     {.causes = C(OTHER_PROCESS),
      .need = M(AMD),
      .change =
@@ -206,7 +223,7 @@ static const recipe rows[] = {
                "(nvidia-smi shows the process)",
      .cost = "variables are lost"},
     {.causes = C(OTHER_PROCESS),
-     .kinds = ANY_DEVICE & ~K(TENSORFLOW),
+     .kinds = ANY_DEVICE & ~(K(TENSORFLOW) | K(VLLM)),
      .mustnot = D(LISTED),
      .never = M(AMD) | M(APPLE) | M(NPU),
      .change =
@@ -231,11 +248,13 @@ static const recipe rows[] = {
     {.causes = C(OTHER_PROCESS),
      .kinds = K(TORCH) | K(CUDA),
      .must = D(SPILLS),
+     .never = M(RANKS),
      .without = T(TINY) | T(NCCL),
      .change = "share the device with it: stowage run --spill auto -- python train.py",
      .cost = "slower: part of the data lives in the computer's RAM"},
     {.causes = C(OTHER_PROCESS),
      .kinds = K(TORCH),
+     .never = M(RANKS),
      .change = "if all of it is yours: a smaller batch (half of it), or weights in 16 bits "
                "(model.half())",
      .cost = "more, smaller steps"},
@@ -281,16 +300,6 @@ static const recipe rows[] = {
      .change = "raise the limit that CUDA.jl was started with: JULIA_CUDA_HARD_MEMORY_LIMIT "
                "(JULIA_CUDA_MEMORY_LIMIT in old versions), if the device has more",
      .cost = "less is left for others on the device"},
-    {.causes = C(ONE_SPIKE),
-     .kinds = K(RMM),
-     .change =
-         "make the result smaller: before a merge drop duplicate keys or aggregate (groupby), "
-         "join on more columns, and keep only the columns that are used",
-     .cost = "a change of the program"},
-    {.causes = C(ONE_SPIKE),
-     .kinds = K(RMM),
-     .change = "work in parts: dask_cudf (partitions), or one part of the rows after the other",
-     .cost = "a loop over the parts"},
     {.causes = C(LIMIT),
      .kinds = K(RMM),
      .must = D(POOL),
@@ -299,6 +308,20 @@ static const recipe rows[] = {
                "which can exceed the device: rmm.mr.PoolMemoryResource("
                "rmm.mr.ManagedMemoryResource())",
      .cost = "less is left for others; managed memory is slower"},
+    {.causes = C(ONE_SPIKE) | C(LIMIT),
+     .kinds = K(RMM),
+     .without = T(POOL_START),
+     .other = P(RMM_TORCH),
+     .change =
+         "make the result smaller: before a merge drop duplicate keys or aggregate (groupby), "
+         "join on more columns, and keep only the columns that are used",
+     .cost = "a change of the program"},
+    {.causes = C(ONE_SPIKE) | C(LIMIT),
+     .kinds = K(RMM),
+     .without = T(POOL_START),
+     .other = P(RMM_TORCH),
+     .change = "work in parts: dask_cudf (partitions), or one part of the rows after the other",
+     .cost = "a loop over the parts"},
     {.causes = C(LIMIT),
      .kinds = K(RMM),
      .must = D(POOL),

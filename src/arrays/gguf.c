@@ -10,9 +10,11 @@
 
 #include "arrays/tensors.h"
 #include "base/checked.h"
+#include "base/hash.h"
 
 #define TEXT_MAX  65535
 #define ALIGNMENT "general.alignment"
+#define KEY_BYTES 64 /* of the map, for each key */
 
 enum {
   TYPE_U16 = 2,
@@ -29,6 +31,7 @@ typedef struct cursor {
   uint8_t window[4096];
   uint64_t window_at;
   size_t window_count;
+  map keys; /* hashes of their names */
 } cursor;
 
 static stow_status refuse(const cursor *c, const char *why) {
@@ -123,11 +126,26 @@ static stow_status take_split(cursor *c, tensors *t, bool is_count) {
   return STOW_OK;
 }
 
+/* llama.cpp loads no file with a key twice. */
+static stow_status check_once(cursor *c, tensors *t, const char *name, size_t length) {
+  uint64_t hash = hash_bytes(name, length, 0);
+  t->used_bytes += KEY_BYTES;
+  if (t->used_bytes > t->max_bytes)
+    return stow_fail(STOW_ERR_BUDGET,
+                     "%s: its list of keys needs more than %" PRIu64
+                     " KiB of memory; raise --memory",
+                     c->from->name, t->max_bytes >> 10);
+  if (map_get(&c->keys, hash) != NULL)
+    return stow_fail(STOW_ERR_FORMAT, "%s: duplicate key %.200s", c->from->name, name);
+  return map_put(&c->keys, hash, 1);
+}
+
 static stow_status take_key(cursor *c, tensors *t, char *name) {
   size_t length = 0;
   uint32_t type = 0;
   uint64_t count = 1;
   STOW_TRY(take_name(c, name, &length));
+  STOW_TRY(check_once(c, t, name, length));
   STOW_TRY(take_u32(c, &type));
   if (type == TYPE_ARRAY) {
     STOW_TRY(take_u32(c, &type));
@@ -211,6 +229,7 @@ stow_status gguf_read(tensors *t, source *from, uint64_t max_bytes) {
   char *name = malloc(TEXT_MAX + 1); /* too large for a small stack */
   if (name == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a name");
   stow_status status = read_all(&c, t, name);
+  map_free(&c.keys);
   free(name);
   if (status != STOW_OK) tensors_free(t);
   return status;

@@ -140,7 +140,7 @@ TEST(processes_and_jobs_are_named_by_number)
       "memory in use. Process 4712 has 10.20 GiB memory in use. Including non-PyTorch "
       "memory, this process has 4.20 GiB memory in use. Of the allocated memory 3.60 GiB is "
       "allocated by PyTorch, and 20.00 MiB is reserved by PyTorch but unallocated.",
-      "kill 4711 4712");
+      "kill 4712 4711");
   static const sample all[] = {
       {MESSAGE_HOST, C(HOST_LIMIT), "requests: memory: 16Gi", "raise the container's limit",
        "Reason: Evicted\nMessage: The node was low on resource: memory. Container trainer was "

@@ -836,7 +836,7 @@ TEST(a_device_that_is_hardly_used_is_not_full)
       {MESSAGE_TORCH, C(UNKNOWN), "RELAXED_ALLOCATION_LIMITS", "smaller batch (half",
        "RuntimeError: XPU out of memory. Tried to allocate 1.25 GiB (GPU 0; 11.33 GiB total "
        "capacity; 96.00 MiB already allocated; 128.00 MiB reserved in total by PyTorch)"},
-      {MESSAGE_TORCH, C(ONE_SPIKE), "4 GiB at once", "nvidia-smi",
+      {MESSAGE_TORCH, C(LIMIT), "parts below 4 GiB", "nvidia-smi",
        "RuntimeError: Current platform can NOT allocate memory block with size larger than 4GB! "
        "Tried to allocate 5.50 GiB (GPU  0; 11.33 GiB total capacity; 0 bytes already allocated; 0 "
        "bytes reserved in total by PyTorch)"},

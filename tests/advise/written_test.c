@@ -55,6 +55,7 @@ static const struct {
     {"compiler", MESSAGE_HOST, HOST_COMPILER},     {"container", MESSAGE_HOST, HOST_CONTAINER},
     {"kernel", MESSAGE_HOST, HOST_KERNEL},         {"spark", MESSAGE_HOST, HOST_SPARK},
     {"language", MESSAGE_HOST, HOST_PYTHON},       {"database", MESSAGE_HOST, HOST_DATABASE},
+    {"status", MESSAGE_CUDA, HOST_NONE},
 };
 
 TEST(the_first_failure_of_a_log_is_read_and_all_are_counted)
@@ -155,6 +156,9 @@ TEST(kinds_of_reports_that_were_answered_wrongly_are_right)
 TEST(kinds_that_an_outside_author_found_wrong_are_right)
 { CHECK(check_texts("texts_kinds.txt") >= 45); }
 
+TEST(texts_as_people_paste_them_get_their_cause_and_a_fitting_fix)
+{ CHECK(check_texts("texts_pasted.txt") >= 37); }
+
 TEST(a_number_that_a_terminal_wrapped_is_read_as_one)
 {
   static const char text[] = "duckdb.duckdb.OutOfMemoryException: Out of Memory Error: failed to "
@@ -164,6 +168,30 @@ TEST(a_number_that_a_terminal_wrapped_is_read_as_one)
   message_read(&m, text, sizeof text - 1);
   CHECK(m.limit_bytes / 1024 == (uint64_t)(95.3 * 1024));
   CHECK(m.process_bytes / 1024 == (uint64_t)(95.1 * 1024));
+}
+
+TEST(the_second_failure_of_a_log_is_named)
+{
+  static const char text[] =
+      "RuntimeError: DataLoader worker (pid 77) is killed by signal: Killed.\n$ python fit.py\n"
+      "RuntimeError: unable to write to file </torch_12_34_5>: No space left on device (28)\n";
+  explanation x;
+  CHECK_OK(explain_message(&x, text, sizeof text - 1));
+  CHECK(x.findings.count > 0);
+  CHECK(strstr(x.findings.list[0].evidence.data, "the next: shared memory") != NULL);
+  explanation_free(&x);
+}
+
+/* "loaded partially 7003.11 MB" is in place; it was not requested. */
+TEST(what_is_loaded_already_is_no_request)
+{
+  static const char text[] = "got prompt\nRequested to load Painter7\nloaded partially 7003.11 MB "
+                             "7003.10 MB offloaded 1200 MB\n!!! Exception during processing !!! "
+                             "Allocation on device\n";
+  message m;
+  message_read(&m, text, sizeof text - 1);
+  CHECK(m.kind == MESSAGE_CUDA);
+  CHECK_U64(m.asked_bytes, MESSAGE_UNKNOWN);
 }
 
 TEST_MAIN

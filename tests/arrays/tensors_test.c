@@ -90,7 +90,7 @@ typedef struct gguf_build {
   uint64_t row, offset, more_tensors;
   uint32_t key_type, list_type;
   uint8_t bool_value;
-  bool twice;
+  bool twice, key_twice;
   size_t cut;
 } gguf_build;
 
@@ -102,7 +102,8 @@ static stow_status read_gguf(const gguf_build *g) {
   buffer_text(&b, "GGUF");
   put(&b, g->version, 4), put(&b, (g->twice ? 2 : 1) + g->more_tensors, 8), put(&b, 3, 8);
   put_text(&b, "general.alignment"), put(&b, 4, 4), put(&b, 64, 4);
-  put_text(&b, "flag"), put(&b, g->key_type, 4), put(&b, g->bool_value, 1);
+  put_text(&b, g->key_twice ? "general.alignment" : "flag"), put(&b, g->key_type, 4),
+      put(&b, g->bool_value, 1);
   put_text(&b, "list"), put(&b, 9, 4), put(&b, g->list_type, 4), put(&b, 2, 8), put(&b, 0, 8);
   for (int i = 0; i < (g->twice ? 2 : 1); i++) {
     put_text(&b, "w"), put(&b, g->dims, 4), put(&b, g->row, 8), put(&b, 3, 8);
@@ -166,7 +167,8 @@ TEST(wrong_gguf_files_are_refused)
   WRONG("neither 0 nor 1", g.bool_value = 2);
   WRONG("unknown type", g.key_type = 13);
   WRONG("nested lists", g.list_type = 9);
-  WRONG("duplicate", g.twice = true);
+  WRONG("duplicate tensor", g.twice = true);
+  WRONG("duplicate key", g.key_twice = true);
   WRONG("the file ends at byte", g.cut = 1);
   WRONG("GGUF header", g.more_tensors = UINT64_C(1) << 40);
 }

@@ -164,6 +164,7 @@ check other_paths_forms_and_options_are_named env PYTHONPATH=. PYTHONDONTWRITEBY
 check repeated_and_tied_layers env PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 python3 "$source_dir/tests/cli/weights_replicas.py" "$stowage"
 check parts_tied_layers_and_quantized_inputs env PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 python3 "$source_dir/tests/cli/weights_parts.py" "$stowage"
 check reasons_and_causes_are_named env PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 python3 "$source_dir/tests/cli/weights_words.py" "$stowage"
+check parameters_of_packed_layers env PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 python3 "$source_dir/tests/cli/weights_counts.py" "$stowage"
 check readers_load_quantized_models env PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 python3 "$source_dir/tests/cli/weights_readers.py" "$stowage"
 check adapters_of_other_names_and_kinds env PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 python3 "$source_dir/tests/cli/weights_adapters.py" "$stowage"
 check adapters_of_names_after_loading env PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 python3 "$source_dir/tests/cli/weights_loaded.py" "$stowage"

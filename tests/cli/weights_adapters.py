@@ -37,6 +37,20 @@ def lora(module, a=([2, 8], [0.5] * 16), b=([4, 2], [0.5] * 8)):
     return {f"{module}.lora_A.weight": a, f"{module}.lora_B.weight": b}
 
 
+def parts_for_images_are_no_models_of_text():
+    layer = "layers.0.self_attn.q_proj"
+    write("text.safetensors", {f"{layer}.weight": matrix(4, 8), "embed_tokens.weight": matrix(20, 8)})
+    write("image.safetensors", {f"{layer}.weight": matrix(4, 8), "embeddings.position_embedding.weight": matrix(20, 8)})
+    for i, front in enumerate(("vision_tower.", "model.vision_tower.", "model.visual.", "audio_tower.encoder.", "image_encoder.vision_model.")):
+        adapter(f"part{i}", lora(front + layer))
+        if not front.endswith("encoder."):
+            stowage("merge", "image.safetensors", f"part{i}", "-o", f"part{i}.safetensors")
+        assert "is not in the base" in stowage("merge", "text.safetensors", f"part{i}", "-o", "none.safetensors", code=2), front
+    for i, front in enumerate(("", "model.", "model.language_model.")):
+        adapter(f"whole{i}", lora(front + layer))
+        stowage("merge", "text.safetensors", f"whole{i}", "-o", f"whole{i}.safetensors")
+
+
 def names_of_transformers_5_are_found():
     cases = (
         ("language_model.model.layers.0.q_proj", "model.language_model.layers.0.q_proj"),
@@ -146,6 +160,7 @@ def unknown_settings_are_named():
 
 
 for check in (
+    parts_for_images_are_no_models_of_text,
     names_of_transformers_5_are_found,
     refusals_name_the_reason,
     variants_that_peft_cannot_merge_have_another_next_step,

@@ -55,6 +55,9 @@ RENAMED = (
     ("cosmos3_omni", "layers.0.self_attn.to_k", "model.language_model.layers.0.self_attn.k_proj"),
     ("deepseek_v4", "model.layers.0.attn.wq_b", "model.layers.0.self_attn.q_b_proj"),
     ("deepseek_v4", "model.layers.0.ffn.shared_experts.w2", "model.layers.0.mlp.shared_experts.down_proj"),
+    ("gpt_neox", "embed_out", "lm_head"),
+    ("segformer", "segformer.encoder.layer_norm.1", "segformer.stages.1.layer_norm"),
+    ("segformer", "segformer.encoder.block.0.1.attention.self.layer_norm", "segformer.stages.0.blocks.1.attention.sequence_reduction.layer_norm"),
     ("gte", "new.encoder.layer.0.attention.o_proj", "gte.layers.0.self_attn.o_proj"),
     ("hunyuan_vl", "vit.layers.0.mlp.dense_h_to_4h", "model.vision_tower.layers.0.mlp.fc1"),
     ("hy_v4", "model.layers.0.mlp.linear_gate", "model.layers.0.mlp.gate_proj"),
@@ -208,7 +211,19 @@ def experts_share_a_matrix():
             assert made[f"l.experts.{e}.down_proj.weight"][2] == want, (memory, e)
 
 
+def normed_convolutions_have_their_names():
+    old, new = ("conv.weight_g", "conv.weight_v"), ("conv.parametrizations.weight.original0", "conv.parametrizations.weight.original1")
+    for i, (stored, named) in enumerate(((old, new), (new, old), (old, old), (new, new))):
+        base(f"normed{i}", "wav2vec2", {f"encoder.{name}": matrix(ROWS, 1.0) for name in stored})
+        adapter(f"norm{i}", [])
+        write(f"norm{i}/adapter_model.safetensors", {f"base_model.model.encoder.{name}": matrix(ROWS, 2.0 + k) for k, name in enumerate(named)})
+        stowage("merge", f"normed{i}", f"norm{i}", "-o", f"normal{i}")
+        have = read(f"normal{i}/model.safetensors")[1]
+        assert [have[f"encoder.{name}"][2][0] for name in stored] == [2.0, 3.0], i
+
+
 for check in (
+    normed_convolutions_have_their_names,
     experts_share_a_matrix,
     names_of_each_kind_are_found,
     old_names_fit_a_base_with_new_ones,

@@ -144,5 +144,54 @@ def tied_layers_of_other_names_become_two():
         merge(refused="how to untie them is not known for this architecture")
 
 
-for check in (layers_are_repeated, tied_layers_become_two, tied_layers_of_other_names_become_two):
+def copies_of_tied_layers_are_no_changes():
+    """PEFT saves the embedding and the output layer, or both biases, though the model has each of them once."""
+
+    def save(tensors):
+        adapter({Q.format(0): (WIDTH, WIDTH)})
+        made = {name: (shape, values) for name, (_, shape, values) in read("adapter3/adapter_model.safetensors")[1].items()}
+        write("adapter3/adapter_model.safetensors", made | {f"base_model.model.{name}": value for name, value in tensors.items()})
+        return {name: values for name, (_, _, values) in read("adapter3/adapter_model.safetensors")[1].items()}
+
+    def merged(name):
+        return read("more/model.safetensors")[1][name][2]
+
+    other, more = matrix(WORDS, WIDTH), matrix(WORDS, WIDTH)
+    for architecture, head in (("LlamaForCausalLM", "lm_head"), ("T5ForConditionalGeneration", "lm_head"), ("MoonshineForConditionalGeneration", "proj_out")):
+        before = base(json.dumps({"architectures": [architecture], "tie_word_embeddings": True}))["model.embed_tokens.weight"]
+        for embedding in ((before[1], before[2]), other):
+            want = save({"model.embed_tokens.weight": embedding, f"{head}.weight": embedding})
+            have, now, _ = merge()
+            assert now["tie_word_embeddings"] is True and f"{head}.weight" not in have, architecture
+            assert merged("model.embed_tokens.weight") == want["base_model.model.model.embed_tokens.weight"], architecture
+        save({f"{head}.weight": (before[1], before[2])})
+        assert merge()[1]["tie_word_embeddings"] is True
+    # The embedding has another name there, with the same values or with others.
+    save({"encoder.embed_words.weight": (before[1], before[2])})
+    assert merge()[0]["model.embed_tokens.weight"] == before
+    save({"encoder.embed_words.weight": other, "decoder.embed_words.weight": other})
+    merge(refused="is not in the base")
+    # An output layer of its own.
+    base('{"architectures": ["LlamaForCausalLM"], "tie_word_embeddings": true}')
+    want = save({"model.embed_tokens.weight": other, "lm_head.weight": more})
+    assert merge()[1]["tie_word_embeddings"] is False
+    for name in ("lm_head.weight", "model.embed_tokens.weight"):
+        assert merged(name) == want[f"base_model.model.{name}"], name
+    # Biases.
+    base('{"architectures": ["BertForMaskedLM"]}', bias="cls.predictions.bias")
+    bias = ([WORDS], [0.25] * WORDS)
+    save({"cls.predictions.bias": bias, "cls.predictions.decoder.bias": bias})
+    have, now, _ = merge()
+    assert "tie_word_embeddings" not in now and have["cls.predictions.bias"][2] == bias[1] and "cls.predictions.decoder.bias" not in have
+    save({"cls.predictions.bias": bias, "cls.predictions.decoder.bias": ([WORDS], [0.75] * WORDS)})
+    merge(refused="is not in the base")
+
+
+def a_renamed_embedding_is_the_tied_one():
+    base('{"architectures": ["Gemma3ForConditionalGeneration"], "tie_word_embeddings": true}')
+    adapter({Q.format(0): (WIDTH, WIDTH)}, [("model.language_model.embed_tokens", WORDS)])
+    merge(refused="how to untie them is not known for this architecture")
+
+
+for check in (copies_of_tied_layers_are_no_changes, a_renamed_embedding_is_the_tied_one, layers_are_repeated, tied_layers_become_two, tied_layers_of_other_names_become_two):
     check()

@@ -9,10 +9,6 @@
 
 #define GROWN_LEAST 1.3 /* times what it was before: the batch explains it */
 
-static bool known(uint64_t bytes) {
-  return bytes != MESSAGE_UNKNOWN;
-}
-
 /* Returns how many bytes the device lacked for the request. */
 static uint64_t lacking(const evidence *e) {
   uint64_t asked = known(e->n.asked_bytes) ? e->n.asked_bytes : 0;

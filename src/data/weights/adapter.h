@@ -20,6 +20,7 @@ typedef struct adapter_module {
   const model_tensor *bias;      /* of b (lora_bias); NULL: none */
   const model_tensor *saved; /* a whole tensor that replaces the base's; then a and b are NULL */
   bool saved_base; /* `saved` is what the adapter of an embedding or output layer adds to */
+  bool tied;       /* `saved` is that of the embedding, and the base has only that one: tied.h */
   const model_tensor *tokens; /* rows that replace those of the base; then a and b are NULL */
   uint64_t *rows;             /* which rows: one number for each row of `tokens` */
   bool embedding;

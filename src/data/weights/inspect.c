@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "base/table.h"
 #include "base/text.h"
+#include "data/weights/count.h"
 #include "data/weights/parts.h"
 
 #define SAMPLE_BYTES 4096
@@ -80,22 +81,18 @@ static stow_status find_same(model_facts *f, uint8_t *bytes) {
   return status;
 }
 
-static bool is_parameter(const tensor *t) {
-  const tensor_type_info *info = tensor_type_get(t->stored);
-  return info->block > 1 || info->type == DTYPE_NONE || dtype_kind(info->type) == CLASS_FLOAT;
-}
-
 stow_status model_inspect(model_facts *f, const char *path, const budget *b) {
   *f = (model_facts){0};
   STOW_TRY(model_open(&f->in, path, b->bytes / 4));
   f->same = calloc(f->in.count + 1, sizeof *f->same);
+  f->counts = calloc(f->in.count + 1, sizeof *f->counts);
   uint8_t *bytes = malloc(READ_BYTES);
-  stow_status status = f->same != NULL && bytes != NULL
+  stow_status status = f->same != NULL && f->counts != NULL && bytes != NULL
                            ? STOW_OK
                            : stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", path);
   for (size_t i = 0; i < f->in.file_count; i++) f->file_bytes += f->in.files[i].from.bytes;
-  for (size_t i = 0; i < f->in.count && status == STOW_OK; i++)
-    if (is_parameter(f->in.list[i].facts)) f->parameters += f->in.list[i].facts->count;
+  if (status == STOW_OK) status = count_parameters(f->counts, &f->in);
+  for (size_t i = 0; i < f->in.count && status == STOW_OK; i++) f->parameters += f->counts[i];
   bool local = f->in.file_count > 0 && f->in.files[0].from.fd >= 0;
   if (status == STOW_OK && local) status = find_same(f, bytes);
   for (size_t i = 0; i < f->in.count && status == STOW_OK && !local; i++) f->same[i] = (uint32_t)i;
@@ -107,6 +104,7 @@ stow_status model_inspect(model_facts *f, const char *path, const budget *b) {
 
 void model_facts_free(model_facts *f) {
   free(f->same);
+  free(f->counts);
   model_close(&f->in);
   *f = (model_facts){0};
 }
@@ -158,7 +156,7 @@ static stow_status sum_layers(const model_facts *f, layer_sum **sums, size_t *co
     layer_sum *s = &(*sums)[place];
     s->tensors++;
     s->bytes += t->bytes;
-    if (is_parameter(t)) s->parameters += t->count;
+    s->parameters += f->counts[i];
   }
   map_free(&places);
   return status;
@@ -250,7 +248,7 @@ static void types_text(buffer *to, const model_facts *f, bool bold) {
       if (one->stored != (tensor_type)type) continue;
       count++;
       bytes += one->bytes;
-      parameters += is_parameter(one) ? one->count : 0;
+      parameters += f->counts[i];
     }
     if (count == 0) continue;
     table_cell(&t, tensor_type_name((tensor_type)type));

@@ -10,8 +10,9 @@
 
 typedef struct model_facts {
   model in;
-  uint64_t parameters; /* values of all float and quantized tensors */
+  uint64_t parameters; /* of the model as it was before it was quantized */
   uint64_t file_bytes;
+  uint64_t *counts;    /* for each tensor: its parameters (count.h) */
   uint32_t *same;      /* for each tensor: the first one with the same bytes, or itself */
   uint64_t same_bytes; /* size of the copies */
 } model_facts;

@@ -27,6 +27,9 @@ static const rule rules[] = {
     /* The whole model. */
     {"nemotron_h nemotron_h_omni", "backbone.", "model."},
     {"*", "language_model.model.", "language_model."},
+    /* torch.nn.utils.weight_norm, of speech models, before it was a parametrization. */
+    {"*", ".conv.weight_g", ".conv.parametrizations.weight.original0"},
+    {"*", ".conv.weight_v", ".conv.parametrizations.weight.original1"},
     {"bailing_hybrid", "^model.word_embeddings.", "model.embed_tokens."},
     {"cosmos3_edge cosmos3_omni", "^layers.", "model.language_model.layers."},
     {"cosmos3_edge cosmos3_omni", "^embed_tokens.", "model.language_model.embed_tokens."},
@@ -40,6 +43,7 @@ static const rule rules[] = {
     {"deepseek_ocr2", "qwen2_model.query_1024.", "vision_tower.query_1024_resolution."},
     {"deepseek_v4", "^embed.", "embed_tokens."},
     {"deepseek_v4", "^head.", "lm_head."},
+    {"gpt_neox", "^embed_out.", "lm_head."},
     {"gte", "^new.", ""},
     {"hunyuan_vl", "perceive.proj.0.", "perceive.proj_conv."},
     {"hunyuan_vl", "perceive.proj.2.", "perceive.proj_out."},
@@ -278,6 +282,10 @@ static const rule rules[] = {
     {"segformer", "encoder.block.#.", "stages.#.blocks."},
     {"segformer", "encoder.patch_embeddings.#.", "stages.#.patch_embeddings."},
     {"segformer", "attention.self.sr", "attention.sequence_reduction.sequence_reduction"},
+    {"segformer", "attention.self.layer_norm", "attention.sequence_reduction.layer_norm"},
+    {"segformer", "encoder.layer_norm.#.", "stages.#.layer_norm."},
+    {"segformer", "layer_norm_1", "layernorm_before"},
+    {"segformer", "layer_norm_2", "layernorm_after"},
     {"segformer swin", "attention.self.query", "attention.q_proj"},
     {"segformer swin", "attention.self.key", "attention.k_proj"},
     {"segformer swin", "attention.self.value", "attention.v_proj"},

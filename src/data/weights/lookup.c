@@ -5,9 +5,31 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/text.h"
+#include "data/weights/parts.h"
 #include "data/weights/renames.h"
 
 #define SEVERAL UINT64_MAX
+
+/* ---- parts of models ---- */
+
+/* Returns whether one of the first `length` bytes' words is that of a part for images or sound. */
+static bool is_other_part(const char *name, size_t length) {
+  static const char *const words[] = {"vision", "visual", "image",  "img",
+                                      "audio",  "sound",  "speech", "video"};
+  for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+    const char *at = strstr(name, words[i]);
+    if (at != NULL && (size_t)(at - name) < length) return true;
+  }
+  return false;
+}
+
+static bool is_text_embedding(const tensor *t) {
+  size_t length = strlen(t->name), cut = strlen(".weight");
+  return t->dims == 2 && text_ends(t->name, ".weight") &&
+         weights_is_embedding(t->name, length - cut) && !is_other_part(t->name, length) &&
+         strstr(t->name, "position") == NULL && strstr(t->name, "patch") == NULL;
+}
 
 /* ---- names after loading ---- */
 
@@ -49,6 +71,7 @@ stow_status lookup_open(weights_result *r) {
   if (l->names == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for names");
   for (; l->count < r->item_count; l->count++) {
     const char *name = r->in.list[l->count].facts->name;
+    l->text = l->text || is_text_embedding(r->in.list[l->count].facts);
     loaded_name loaded;
     loaded_name_of(&loaded, &l->kinds, name);
     STOW_TRY(list_renames(l, l->count, name));
@@ -94,13 +117,21 @@ static bool ends_alike(const char *a, const char *b) {
   return ends_with_part(a, b) || ends_with_part(b, a);
 }
 
+/* Returns whether a tensor of the base may have an adapter's name, with more or fewer words in
+ * front. The part for images or sound of another model is no model of text. */
+static bool fits_end(const weights_result *r, const char *own, const char *name) {
+  if (!ends_alike(own, name)) return false;
+  size_t a = strlen(own), b = strlen(name);
+  return a >= b || !r->lookup.text || !is_other_part(name, b - a);
+}
+
 /* Finds a tensor by its name in the file. */
 static size_t find_stored(const weights_result *r, const char *name, base_place *at) {
   size_t found = 0;
   for (size_t i = 0; i < r->item_count; i++)
     if (strcmp(r->in.list[i].facts->name, name) == 0) return *at = (base_place){i, 0, 1}, 1;
   for (size_t i = 0; i < r->item_count; i++) {
-    if (!ends_alike(r->in.list[i].facts->name, name)) continue;
+    if (!fits_end(r, r->in.list[i].facts->name, name)) continue;
     *at = (base_place){i, 0, 1};
     found++;
   }
@@ -132,7 +163,7 @@ static size_t find_loaded_end(const weights_result *r, const char *name, base_pl
   for (size_t i = 0; i < r->lookup.count; i++) {
     size_t part = 0, parts;
     for (const char *own; (own = loaded_part(r, i, part, &parts)) != NULL; part++) {
-      if (!ends_alike(own, name)) continue;
+      if (!fits_end(r, own, name)) continue;
       *at = (base_place){i, part, parts};
       found++;
     }

@@ -17,6 +17,7 @@
 #include "data/weights/lookup.h"
 #include "data/weights/replicas.h"
 #include "data/weights/text.h"
+#include "data/weights/tied.h"
 #include "numbers/cast.h"
 #include "numbers/lowrank.h"
 
@@ -264,7 +265,7 @@ static stow_status plan_adapter(merge_result *r, merging *m, adapter *a) {
   STOW_TRY(take_files(&r->weights, a, &file_base));
   /* Whole tensors come first: PEFT saves a changed embedding beside its LoRA, which adds to it. */
   for (size_t i = 0; i < a->count; i++)
-    if (a->modules[i].saved != NULL) {
+    if (a->modules[i].saved != NULL && !a->modules[i].tied) {
       STOW_TRY(replace(&r->weights, m, a, file_base, &a->modules[i]));
       r->replaced++;
     }
@@ -515,6 +516,7 @@ static stow_status plan(merge_result *r, merging *m, const char *base, const cha
                      "%s is an adapter, not a model; name the model first, then "
                      "its adapters",
                      base);
+  for (size_t i = 0; i < count; i++) STOW_TRY(tied_mark(w, &m->adapters[i]));
   STOW_TRY(replicas_add(w, m->adapters, count, out, b->bytes / LISTS_SHARE));
   STOW_TRY(weights_plan(w, o, out));
   STOW_TRY(lookup_open(w));

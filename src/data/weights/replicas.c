@@ -9,6 +9,7 @@
 #include "base/list.h"
 #include "base/text.h"
 #include "data/weights/config.h"
+#include "data/weights/tied.h"
 #include "files/json_tree.h"
 
 #define CONFIG_MAX (UINT64_C(16) << 20)
@@ -87,9 +88,10 @@ static void find_head(facts *f, const char *architecture) {
     }
   if (text_ends(architecture, "ForCausalLM") || text_ends(architecture, "LMHeadModel"))
     f->head = "lm_head";
-  f->with_other_head = text_ends(architecture, "ForMaskedLM") ||
-                       text_ends(architecture, "ForPreTraining") ||
-                       text_ends(architecture, "ForConditionalGeneration");
+  f->with_other_head =
+      text_ends(architecture, "ForMaskedLM") || text_ends(architecture, "ForPreTraining") ||
+      text_ends(architecture, "ForConditionalGeneration") ||
+      text_ends(architecture, "ForSpeechToText") || text_ends(architecture, "EncoderDecoderModel");
 }
 
 static stow_status read_facts(const weights_result *r, facts *f) {
@@ -241,11 +243,6 @@ static stow_status repeat_layers(weights_result *r, const adapter *a, const fact
 
 /* ---- tied output layers ---- */
 
-static bool is_last(const char *name, const char *end) {
-  size_t a = strlen(name), b = strlen(end);
-  return strcmp(name, end) == 0 || (a > b && name[a - b - 1] == '.' && text_ends(name, end));
-}
-
 /* Returns the embedding, or NULL if it is not clear which tensor that is. */
 static const model_tensor *find_embedding(const weights_result *r) {
   static const char *const words[] = {"embed_tokens.weight",    "wte.weight",
@@ -255,7 +252,7 @@ static const model_tensor *find_embedding(const weights_result *r) {
   for (size_t i = 0; i < r->in.count; i++) {
     const tensor *t = r->in.list[i].facts;
     for (size_t k = 0; k < sizeof words / sizeof words[0]; k++) {
-      if (t->dims != 2 || !is_last(t->name, words[k])) continue;
+      if (t->dims != 2 || !tied_is_last(t->name, words[k])) continue;
       if (found != NULL) return NULL;
       found = &r->in.list[i];
     }
@@ -263,28 +260,13 @@ static const model_tensor *find_embedding(const weights_result *r) {
   return found;
 }
 
-/* Returns whether `name` is the layer, or its weight. */
-static bool is_layer(const char *name, const char *layer) {
-  size_t length = strlen(name), cut = strlen(".weight");
-  char module[512];
-  if (!text_ends(name, ".weight") || length - cut >= sizeof module) return is_last(name, layer);
-  snprintf(module, sizeof module, "%.*s", (int)(length - cut), name);
-  return is_last(module, layer);
-}
-
-static bool has_layer(const weights_result *r, const char *layer) {
-  for (size_t i = 0; i < r->in.count; i++)
-    if (text_ends(r->in.list[i].facts->name, ".weight") &&
-        is_layer(r->in.list[i].facts->name, layer))
-      return true;
-  return false;
-}
-
 /* Returns the output layer that an adapter changes and the base does not have; NULL: none. */
 static const char *missing_head(const weights_result *r, const adapter *a) {
   for (size_t i = 0; i < a->count; i++)
     for (const char *const *head = weights_heads; *head != NULL; head++)
-      if (is_layer(a->modules[i].name, *head) && !has_layer(r, *head)) return *head;
+      if (!a->modules[i].tied && tied_is_layer(a->modules[i].name, *head) &&
+          !tied_has_layer(r, *head))
+        return *head;
   return NULL;
 }
 
@@ -295,15 +277,26 @@ typedef struct pair {
   bool embedding; /* replace the embedding (LoRA of it does not count: PEFT changes both) */
 } pair;
 
+/* Returns whether the adapter's tensor replaces the embedding, which transformers may rename. */
+static bool replaces(const adapter_module *m, const tensor *embedding) {
+  const char *last = strrchr(embedding->name, '.'); /* ".weight" */
+  if (m->saved == NULL || m->saved_base || last == NULL) return false;
+  while (last > embedding->name && last[-1] != '.') last--;
+  const tensor *t = m->saved->facts;
+  return tied_is_last(m->name, last) && t->dims == 2 && t->shape[1] == embedding->shape[1];
+}
+
 static void look_at(pair *p, const adapter *a, const char *head, const tensor *embedding) {
+  bool both = false; /* the adapter has the output layer too, with the same values */
+  for (size_t i = 0; i < a->count; i++)
+    for (const char *const *any = weights_heads; *any != NULL && a->modules[i].tied; any++)
+      both = both || tied_is_layer(a->modules[i].name, *any);
   for (size_t i = 0; i < a->count; i++) {
     const adapter_module *m = &a->modules[i];
-    bool of_head = is_layer(m->name, head);
+    bool of_head = !m->tied && tied_is_layer(m->name, head);
     p->head = p->head || of_head;
     p->start = p->start || (of_head && m->a != NULL && a->start != START_PLAIN);
-    if (m->saved != NULL && !m->saved_base && embedding != NULL &&
-        (is_last(embedding->name, m->name) || is_last(m->name, embedding->name)))
-      p->embedding = true;
+    if (!both && embedding != NULL && replaces(m, embedding)) p->embedding = true;
   }
 }
 
@@ -363,7 +356,7 @@ stow_status replicas_add(weights_result *r, const adapter *adapters, size_t coun
     look_at(&p, &adapters[i], head, embedding != NULL ? embedding->facts : NULL);
   bool two = p.head || (p.embedding && (f.head != NULL || f.with_other_head));
   /* A base that has both, of equal values: a reader would take the embedding for both. */
-  if (has_layer(r, head) && two && f.tied && f.head != NULL) r->replicas.untied = true;
-  if (has_layer(r, head) || (f.known && !f.may_be_tied)) return STOW_OK;
+  if (tied_has_layer(r, head) && two && f.tied && f.head != NULL) r->replicas.untied = true;
+  if (tied_has_layer(r, head) || (f.known && !f.may_be_tied)) return STOW_OK;
   return two ? untie(r, &f, out, p.start, embedding, &max_bytes) : STOW_OK;
 }

@@ -7,7 +7,7 @@
  * only when it is complete. The order of the work:
  *
  *   names.c    which tensors are chosen, by their names; linear.c which are linear layers for sure
- *   packed.c   which layers are quantized already
+ *   packed.c   which layers are quantized already; count.c what their tensors count as
  *   plan.c     what each tensor becomes, and which tensors the output has
  *   prune.c    where a pruned tensor's threshold is
  *   sparse.c   how many values a tensor stored sparse keeps, and where they go
@@ -15,7 +15,8 @@
  *   stream.c   the threads: read a chunk, convert it, measure the error, write it
  *   encode.c   one chunk of values; bitmask.c one without its zeros
  *   journal.c  what is already done, for --resume
- *   merge.c    adapters; replicas.c tensors that the output has and the base has not
+ *   merge.c    adapters; replicas.c tensors that the output has and the base has not; tied.c those
+ *              that an adapter has twice
  *   text.c     the report */
 #ifndef DATA_WEIGHTS_WEIGHTS_H
 #define DATA_WEIGHTS_WEIGHTS_H
@@ -141,6 +142,7 @@ typedef struct lookup {
   map loaded;   /* hash of a name of loaded.h to LOADED_PARTS_MAX * its place + its part */
   char **names; /* for each item, its names by loaded.h, one after the other; NULL: its own */
   size_t count;
+  bool text; /* the base has an embedding of words: it is, or has, a model of text */
 } lookup;
 
 typedef struct weights_result {
