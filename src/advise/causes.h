@@ -119,6 +119,10 @@ void cause_no_grad_missing(cause *c, const evidence *e, const findings *f);
 void cause_leak(cause *c, const evidence *e, const findings *f);
 
 stow_status copies_find(copies *c, const evidence *e);
+/* Returns the bytes of one model's weights if it was created twice; 0: it was not. */
+static inline uint64_t copies_weights(const copies *c) {
+  return c->twice_built ? c->weight_bytes : 0;
+}
 /* Returns whether there are three or more copies, which no checkpoint with an optimizer's state
  * explains. */
 bool copies_piled_up(const copies *c, const evidence *e);

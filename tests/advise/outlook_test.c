@@ -302,6 +302,15 @@ TEST(a_state_that_is_carried_with_its_graph_is_detached)
   close_both(&x, &a);
 }
 
+/* Reads the weights of build_layers, which are the first blocks. */
+static void use_weights(author *a, uint64_t writes) {
+  uint64_t at = UINT64_C(1) << 40;
+  for (int i = 0; i < 4; i++, at += (16 << 20) + 8192) {
+    kernel(a, at, writes);
+    kernel(a, at + (16 << 20), writes);
+  }
+}
+
 static void copy_weights(author *a, uint32_t line, uint64_t addr[8]) {
   const frame_text frames[] = {{"deepcopy", "copy.py", 146}, {"main", "train.py", line}};
   for (int i = 0; i < 8; i++) {
@@ -312,7 +321,6 @@ static void copy_weights(author *a, uint32_t line, uint64_t addr[8]) {
 
 /* Two copies of the weights: the steps use the first, or both. */
 static void copy_twice(author *a, bool both) {
-  const uint64_t weight = UINT64_C(1) << 40, layer = (16 << 20) + 8192;
   uint64_t copy[2][8];
   open_estimate(a, NULL);
   build_layers(a, 4);
@@ -321,11 +329,8 @@ static void copy_twice(author *a, bool both) {
   for (int turn = 1; turn <= STEPS; turn++) {
     made m = {.count = 0};
     mark_step(a, turn, true);
-    uint64_t y = keep(a, &m, MIB, layer_stack(a, 8), weight);
-    for (int i = 0; i < 4; i++) {
-      kernel(a, weight + i * layer, y);
-      kernel(a, weight + i * layer + (16 << 20), y);
-    }
+    uint64_t y = keep(a, &m, MIB, layer_stack(a, 8), 0);
+    use_weights(a, y);
     for (int of = 0; of <= both; of++)
       for (int i = 0; i < 8; i++) kernel(a, copy[of][i], y);
     drop(a, &m);
@@ -349,6 +354,30 @@ TEST(the_copy_that_no_kernel_uses_is_named)
   explain_at(&x, &a, 180 * MIB);
   CHECK_TEXT(first(&x), "loaded_twice");
   CHECK(!any_fix(&x, "v.cpu()"));
+  close_both(&x, &a);
+}
+
+/* The program's own line makes results of a weight's size, which the backward pass frees. */
+TEST(results_as_large_as_a_weight_are_no_copies)
+{
+  author a;
+  explanation x;
+  open_estimate(&a, NULL);
+  build_layers(&a, 4);
+  for (int turn = 1; turn <= STEPS; turn++) {
+    made m = {.count = 0};
+    mark_step(&a, turn, true);
+    for (int i = 0; i < 24; i++) {
+      uint64_t y = keep(&a, &m, MIB, layer_stack(&a, 8), 0);
+      use_weights(&a, y);
+      keep(&a, &m, 16 * MIB, line_stack(&a, "train.py", 8), y);
+    }
+    run_backward(&a, &m);
+    drop(&a, &m);
+    mark_step(&a, turn, false);
+  }
+  explain_at(&x, &a, 350 * MIB);
+  CHECK(strcmp(first(&x), "leak") != 0 && strcmp(first(&x), "loaded_twice") != 0);
   close_both(&x, &a);
 }
 

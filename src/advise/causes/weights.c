@@ -55,6 +55,10 @@ static void match_copies(copies *c, const evidence *e, map *of_size) {
     phase p = e->phase_of[i];
     if (l->bytes < SIZE_LEAST || !evidence_live(e, l)) continue;
     if (p != PHASE_LOAD && p != PHASE_COPY && p != PHASE_USER) continue;
+    /* A result of a pass may have a weight's size; the recording shows that it does not stay. */
+    if (e->whole != NULL && p == PHASE_USER && l->start >= e->first_work_tick &&
+        l->end != TIMELINE_OPEN)
+      continue;
     uint64_t *left = map_get(of_size, l->bytes);
     if (left == NULL) continue;
     if (*left == 0) { /* a third copy or more: not a checkpoint, copies accumulate */
@@ -246,7 +250,7 @@ void cause_weights_too_big(cause *c, const evidence *e, const findings *f) {
  * later, or as the part of the first step that was reached shows. */
 static uint64_t whole_state(const evidence *e, const findings *f, uint64_t so_far) {
   forecast o = {0};
-  if (e->whole == NULL) forecast_find(&o, e, f);
+  if (e->whole == NULL) forecast_find(&o, e, copies_weights(&f->copies));
   uint64_t whole =
       e->whole != NULL ? e->whole->live_by_phase[PHASE_OPTIMIZER] : o.whole_state_bytes;
   return whole > so_far ? whole : so_far;
