@@ -63,6 +63,7 @@ typedef struct loop_iterations {
   loop_iteration *list; /* the last iteration is the one that failed */
   uint32_t count;
   bool from_marks;
+  bool turns;               /* they are the steps that the program or an estimate marks */
   uint32_t anchor_stack_id; /* stack of the allocation that occurs once per iteration */
 } loop_iterations;
 

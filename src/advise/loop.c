@@ -436,19 +436,21 @@ static bool comes_more_often(const evidence *e, const loop_iterations *stepped, 
   return in_step > 0 && since >= ITERATIONS_LEAST * in_step;
 }
 
-/* Takes marked steps for the iterations, if enough of them are complete. */
+/* Takes marked steps for the iterations, if enough of them are complete, here or in the whole
+ * recording. */
 static stow_status take_turns(evidence *e, bool *taken) {
   loop_iterations turns = {0};
   stow_status status = cut_at_turns(e, &turns);
-  *taken = status == STOW_OK && turns.count > ITERATIONS_LEAST;
+  bool whole = e->whole != NULL && e->whole->loop.turns && turns.count > 0;
+  *taken = status == STOW_OK && (whole || turns.count > ITERATIONS_LEAST);
   if (!*taken) {
     loop_free(&turns);
     return status;
   }
   measure(e, &turns);
-  e->has_marks = true;
+  e->has_marks = turns.turns = true;
   e->loop = turns;
-  e->iteration_tick = turns.list[turns.count - 1].start;
+  if (turns.count > 1) e->iteration_tick = turns.list[turns.count - 1].start;
   return STOW_OK;
 }
 

@@ -264,7 +264,8 @@ static stow_status leave_out(whatif *w, const growth *g) {
   return STOW_OK;
 }
 
-static stow_status find_ahead(outlook *o, const evidence *whole) {
+static stow_status find_ahead(outlook *o, const evidence *e) {
+  const evidence *whole = e->whole;
   if (!whole->has_stacks) return STOW_OK;
   STOW_TRY(growth_find(&o->ahead, whole));
   if (!o->ahead.found || o->ahead.of_stack == NULL) return STOW_OK;
@@ -273,9 +274,11 @@ static stow_status find_ahead(outlook *o, const evidence *whole) {
   stow_status status = whatif_open(&w, whole);
   w.device_is_full = true;
   if (status == STOW_OK) status = leave_out(&w, &o->ahead);
-  if (status == STOW_OK) status = whatif_run(&w, &r, false, evidence_capacity(whole));
-  whatif_close(&w);
+  uint64_t capacity = evidence_capacity(whole);
+  if (status == STOW_OK) status = whatif_run(&w, &r, false, capacity);
   o->ahead_enough = r.finishes;
+  o->ahead_most = r.finishes || (e->loop.count > 1 && w.changed.peak_live_bytes <= capacity);
+  whatif_close(&w);
   return status;
 }
 
@@ -285,7 +288,7 @@ stow_status outlook_find(outlook *o, const evidence *e, const growth *now) {
   if (!now->found) STOW_TRY(find_waiting(o, e));
   STOW_TRY(find_unused(o, e));
   o->data = is_data(o, e);
-  return now->found ? STOW_OK : find_ahead(o, e->whole);
+  return now->found ? STOW_OK : find_ahead(o, e);
 }
 
 void outlook_free(outlook *o) {

@@ -25,6 +25,8 @@ typedef struct outlook {
   /* Growth that goes on after the failure. */
   growth ahead;
   bool ahead_enough; /* without it the whole recording fits */
+  bool ahead_most;   /* without it all live bytes fit, though perhaps not in one piece, and it had
+                      * grown when it failed */
 } outlook;
 
 /* `now`: the growth up to the failure; found in `now`, it is not looked for ahead. */

@@ -294,6 +294,11 @@ TEST(a_state_that_is_carried_with_its_graph_is_detached)
   CHECK(strstr(x.fixes.list[0].change, "h = h.detach()") != NULL);
   CHECK(strstr(x.fixes.list[0].change, "train.py:8 in main makes it") != NULL);
   CHECK(!any_fix(&x, ".item()"));
+  explanation_free(&x);
+  /* In the second step no two are complete; the passes of a step are not its iterations. */
+  explain_at(&x, &a, 900 * MIB);
+  CHECK(strcmp(first(&x), "graph_kept") != 0 || any_fix(&x, "h = h.detach()"));
+  CHECK(!any_fix(&x, ".item()") && !any_fix(&x, "no_grad"));
   close_both(&x, &a);
   retain(&a, false);
   explain_at(&x, &a, 2000 * MIB);

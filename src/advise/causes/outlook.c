@@ -50,7 +50,7 @@ static void growth_ahead(cause *all, const evidence *e, const findings *f) {
   uint64_t capacity = evidence_capacity(e), most = e->whole->peak_live_bytes;
   uint64_t missing = most > capacity ? most - capacity : 0;
   if (!o->ahead.found) return;
-  if (!o->ahead_enough && o->ahead.total * 2 < missing) return;
+  if (!o->ahead_most && o->ahead.total * 2 < missing) return;
   findings later = {.growth = o->ahead};
   static const cause_id growing[] = {CAUSE_GRAPH_KEPT, CAUSE_NO_GRAD_MISSING, CAUSE_LEAK};
   for (size_t i = 0; i < sizeof growing / sizeof *growing; i++) {
@@ -62,11 +62,13 @@ static void growth_ahead(cause *all, const evidence *e, const findings *f) {
     if (growing[i] == CAUSE_NO_GRAD_MISSING) cause_no_grad_missing(c, e->whole, &later);
     if (growing[i] == CAUSE_LEAK) cause_leak(c, e->whole, &later);
     if (c->confidence == 0) continue;
-    if (!o->ahead_enough && c->confidence > AHEAD_PART) c->confidence = AHEAD_PART;
+    if (!o->ahead_most && c->confidence > AHEAD_PART) c->confidence = AHEAD_PART;
     cause_say(c, "these are the %u steps of the whole recording%s", o->ahead.whole,
-              o->ahead_enough ? "; without the growth all of it fits" : "");
+              o->ahead_enough ? "; without the growth all of it fits"
+              : o->ahead_most ? "; without the growth what is live fits"
+                              : "");
   }
-  if (o->ahead_enough) lower(all, BESIDE_IT);
+  if (o->ahead_most) lower(all, BESIDE_IT);
   /* A cache inside the model is held to the end of a pass, as a graph is. */
   if (o->ahead.swells && e->phase_of_stack[o->ahead.stack_id] == PHASE_FORWARD)
     all[CAUSE_NO_GRAD_MISSING].confidence = 0;
