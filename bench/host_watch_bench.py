@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """host_watch_bench.py STOWAGE [ROUNDS]: what watching host memory costs a program under `stowage run`, in CPU time.
 
-Runs a pure Python loop, a NumPy loop and a loop that builds objects, bare and under `stowage run`, together on one core
+Runs a pure Python loop, a NumPy loop, a loop that builds objects and one that builds trees, bare and under `stowage run`, together on one core
 (together.py). Prints a case= line for each, with the bound of 2%, and the CPU time that the watching process itself takes for each
 second.
 """
@@ -35,6 +35,19 @@ def work(scale):
     rows = []
     for i in range(1_500_000):
         rows.append({"id": i, "value": i * 0.5, "name": str(i)})
+""",
+    "object tree": """
+class Node:
+    def __init__(self, value):
+        self.value, self.children = value, []
+def build(depth):
+    node = Node(depth)
+    if depth:
+        node.children = [build(depth - 1) for _ in range(4)]
+    return node
+def work(scale):
+    for _ in range(3):
+        root = build(9)
 """,
 }
 

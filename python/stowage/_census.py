@@ -8,48 +8,52 @@ import gc
 import itertools
 import sys
 
+from ._access import *
 from ._variables import *
 from ._weighing import *
 
-MANY = 400_000  # objects, above which a list of them all takes too long and too much
 
-
-def instances():
+def instances(until):
     """Yields (value, name, where) of the containers in objects of the program's own classes, even if a library holds those objects (a
     logging handler, a trainer's callback). Not arrays: an array that matters is in a container or has a name."""
-    if get(sys, "getallocatedblocks", int)() > MANY:
+    if not until.has_time_for(10 * blocks_held()):
         return
     own, looked = {}, {}
     for value in listed():
         kind = type(value)
         if kind not in own:
-            own[kind] = is_own_module(get(kind, "__module__", None))
-        if not own[kind] or isinstance(value, type) or looked.get(kind, 0) >= SAMPLES:
+            own[kind] = is_own_module(module_of(kind))
+        if not own[kind] or is_a(value, type) or looked.get(kind, 0) >= SAMPLES:
             continue
         looked[kind] = looked.get(kind, 0) + 1
         for name, held in list(fields_of(value).items()):
-            if isinstance(held, (list, dict, set)) or type(held).__name__ == "deque":
-                yield held, f"{kind.__qualname__}.{name}", "module " + kind.__module__
+            if is_a(held, (list, dict, set)) or class_name(held) == "deque":
+                yield held, f"{qualified(kind)}.{name}", "module " + module_of(kind)
 
 
-def nameless(made):
+def nameless(made, until):
     """Yields (value, name, where) of containers of large objects, even if no variable holds them: list(…) has no name before it is
     complete. made: name and place of what the program makes; None if it makes nothing."""
-    if made is None or get(sys, "getallocatedblocks", int)() > MANY:
+    if made is None or not until.has_time_for(3 * blocks_held()):
         return
     for value in listed():
-        if type(value) not in (list, dict) or len(value) < 4:
+        if type(value) not in (list, dict, set) or len(value) < 4:
             continue
-        first = value[0] if type(value) is list else next(iter(value.values()), None)
-        if isinstance(get(first, "nbytes", None), int) and first.nbytes >= 64 << 10 or isinstance(first, bytes) and len(first) >= 64 << 10:
+        if len(value) >= COLLECTED:  # a comprehension fills it, or a call of C code
+            yield (value, *made)
+            continue
+        first, size = first_of(value), get(first_of(value), "nbytes")
+        if is_a(size, int) and size >= LARGE or is_a(first, bytes) and length(first) >= LARGE:
             yield (value, *made)
 
 
-CENSUS = 4_000_000  # blocks, above which objects are not listed
 LARGE = 64 << 10
 STARTS = 16  # holders of one group that are searched
 CLOSURE = 4000  # objects that one search opens
 OPAQUE = (type, type(sys), type(len), type(is_array.__code__), property, staticmethod, classmethod)
+
+
+COLLECTED = 50_000  # elements of a container that a line is making
 
 
 class Group:
@@ -99,7 +103,7 @@ def large_ones(values, types, here, seen):
     rare = here - SIZED - {tuple}
     found += of_types(values, types, rare) if rare else []
     return {id(value) for value in found
-            if id(value) not in seen and (is_array(value) or sys.getsizeof(value) >= LARGE) and not is_globals(value)}
+            if id(value) not in seen and (is_array(value) or byte_size(value) >= LARGE) and not is_globals(value)}
 
 
 def large_bytes(value, seen):
@@ -213,8 +217,8 @@ def is_ours(value):
 def referrers(values, known, limit):
     """Returns objects that refer to one of them and are not known; not those that hold very much, which are in use."""
     found = whole(gc.get_referrers, *((value,) for value in values)) if values else []
-    return [r for r in found if r is not values and id(r) not in known and not isinstance(r, OPAQUE) and not is_ours(r) and not is_globals(r)
-            and not (isinstance(r, (list, dict, tuple, set)) and len(r) > LONG)][:limit]
+    return [r for r in found if r is not values and id(r) not in known and not is_a(r, OPAQUE) and not is_ours(r) and not is_globals(r)
+            and not (is_a(r, (list, dict, tuple, set)) and length(r) > LONG)][:limit]
 
 
 def search(members):
@@ -232,7 +236,7 @@ def search(members):
     while len(edges) < len(members) and len(members) < CLOSURE:
         to = []
         for one in gc.get_referents(members[len(edges)]):
-            if gc.is_tracked(one) and not isinstance(one, OPAQUE) and not is_globals(one):
+            if gc.is_tracked(one) and not is_a(one, OPAQUE) and not is_globals(one):
                 if id(one) not in known:
                     known[id(one)] = len(members)
                     members.append(one)
@@ -279,15 +283,15 @@ def is_in_cycle(start, dead, edges):
 
 def reference_name(holder, value, owner):
     """Returns how a holder refers to a value: "Node.parent", "error in load()"; "" if it has no name. owner: what refers to the holder."""
-    if isinstance(holder, dict):
-        key = next((k for k, v in list(holder.items()) if v is value), None)
+    if is_a(holder, dict):
+        key = next((k for k, v in pairs_of(holder) if v is value), None)
         if type(key) is not str:
             return ""
         return f"{type_name(owner)}.{key}" if is_dict_of(holder, owner) else f"[{key!r}]"
     if has(holder, "f_code"):
         name = next((n for n, v in locals_of(holder).items() if v is value), "")
         return f"{name} in {holder.f_code.co_name}()" if name else ""
-    parts = {**(fields_of(holder) if not isinstance(holder, OPAQUE) else {}), **slots_of(holder)}
+    parts = {**(fields_of(holder) if not is_a(holder, OPAQUE) else {}), **slots_of(holder)}
     name = next((n for n, v in list(parts.items()) if v is value), "")
     return f"{type_name(holder)}.{name}" if name else ""
 
@@ -296,7 +300,7 @@ def place_of_type(holder):
     """Returns where the function of a frame is, or the class of an object, as "module train.py"."""
     if has(holder, "f_code"):
         return f"{holder.f_code.co_name} at {holder.f_code.co_filename}:{holder.f_lineno}"
-    module = type(holder).__module__
+    module = module_of(type(holder))
     path = file_of(sys.modules.get(module))
     return "module " + (path if path and is_own(path) else module)
 
@@ -323,7 +327,7 @@ def describe_garbage(members, edges, dead, start, weight):
         owner = next((members[i] for i in path if is_dict_of(members[at], members[i])), members[at])
         name = reference_name(members[at], members[to], owner)
         if name:
-            found.append((name[0] == "[", isinstance(members[to], (list, tuple, dict, set)), name, place_of_type(owner),
+            found.append((name[0] == "[", is_a(members[to], (list, tuple, dict, set)), name, place_of_type(owner),
                           f"{owner.f_code.co_name}()" if has(owner, "f_code") else type_name(owner)))
     weight.words = " -> ".join(one[2] for one in found)
     kind = type_name(members[path[0]])
@@ -345,7 +349,7 @@ COLUMNS = "module pandas.core."  # what refers to the columns of tables, which h
 def unheld(held, until, seen, collects):
     """Yields (bytes, weight, name, where, type) of groups of large values that the search for variables did not find: garbage in cycles,
     and values of objects that are found only one from another, as in a linked list."""
-    if get(sys, "getallocatedblocks", int)() > CENSUS:
+    if not until.has_time_for(blocks_held()):
         return
     groups = sorted(census(until, seen).items(), key=lambda item: item[1].size, reverse=True)[:3]
     for _, group in groups:

@@ -7,6 +7,7 @@ import _thread
 import itertools
 import sys
 
+from ._access import *
 from ._weighing import *
 
 MADE = "what line "  # "what line 7 makes": a value that has no name of the program's yet
@@ -18,7 +19,7 @@ def is_own_frame(frame):
     name, path = frame.f_globals.get("__name__", ""), frame.f_code.co_filename
     if path in ("<string>", "<stdin>"):
         return name == "__main__" and sys.argv[:1] in (["-c"], ["-"], [""])  # python -c, or a program from a pipe; not a dataclass's functions
-    return is_own(path) and not (isinstance(name, str) and name.startswith("stowage."))
+    return is_own(path) and not (is_a(name, str) and name.startswith("stowage."))
 
 
 def threads():
@@ -155,7 +156,7 @@ def tensors_line(main):
     """Returns a line with the number of tensors among the variables of the functions that run, and of those that are in an autograd graph.
     None without PyTorch, and none if there is no such tensor."""
     kind = get(sys.modules.get("torch"), "Tensor", None)
-    if not isinstance(kind, type):
+    if not is_a(kind, type):
         return []
     frames = (frame for frame in itertools.islice(stack_of(main), 48) if frame.f_code.co_name != "<module>")
     tensors = [value for frame in frames for value in locals_of(frame).values() if issubclass(type(value), kind)]

@@ -9,14 +9,15 @@ from __future__ import annotations
 import gc
 import sys
 import types
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
+from ._access import class_name, elements_of, get, is_a, length, pairs_of
 from ._library import format_size
 from ._memory import loaded
 from ._pieces import PLAIN, Kinds, Large, numpy_piece
 from ._show import name_cells, shell
-from ._weighing import item_name
+from ._weighing import Deadline, is_dict_of, item_name, slots_of, type_name
 
 _PACKAGE = __name__.rpartition(".")[0]
 OPTIMIZED = 1  # CO_OPTIMIZED: a function's code, whose locals are not a dictionary
@@ -26,6 +27,7 @@ OPTIMIZED = 1  # CO_OPTIMIZED: a function's code, whose locals are not a diction
 
 
 _BAGS = frozenset((dict, tuple))
+_LONG = frozenset((dict, list, tuple, set))
 
 
 def _untracked_bags(things: "Iterable[Any]") -> "List[Any]":
@@ -38,18 +40,49 @@ def _tracked() -> "Iterator[List[Any]]":
 
     Other references of a C module may point to dead objects: the asyncio of Python 3.12.1 shows the iterators that it keeps for
     reuse, and a reference to such a dead one leads to a list that grows forever.
+
+    Of tens of millions of objects only those near the program's variables are yielded: a list of all takes seconds, and gigabytes.
     """
-    everything = gc.get_objects()
-    for start in range(0, len(everything), 4096):
-        part = [vars(thing) if type(thing) is types.ModuleType else thing for thing in everything[start : start + 4096]]
+    until = Deadline()
+    everything = gc.get_objects() if until.has_time_for(sys.getallocatedblocks()) else _near()
+    for start in range(0, len(everything), PART):
+        if until.is_over():
+            break
+        part = [vars(thing) if type(thing) is types.ModuleType else thing for thing in everything[start : start + PART]]
         yield part
         part.clear()  # it may hold the frame of this search
     everything.clear()
 
 
+SOME = 100_000  # elements of one container that are looked at
+PART = 4096  # objects that are looked at in one step
+NEAR = 200_000  # objects that are looked at if all are too many
+FEW = 1000  # elements of a container that are looked at then
+
+
+def _near() -> "List[Any]":
+    """Returns objects that modules and running functions lead to, the nearest first."""
+    waiting: "List[Any]" = [module for module in list(sys.modules.values()) if type(module) is types.ModuleType]
+    waiting = [vars(module) for module in waiting] + [value for frame in _running() for _, value in _locals_of(frame)]
+    seen, at = set(map(id, waiting)), 0
+    while at < len(waiting) < NEAR:
+        thing = waiting[at]
+        at += 1
+        if not gc.is_tracked(thing) and type(thing) not in _BAGS:
+            continue
+        inside = list(islice(elements_of(thing), FEW)) if type(thing) in _LONG and len(thing) > FEW else gc.get_referents(thing)
+        waiting.extend(one for one in inside if id(one) not in seen and type(one) not in (type, types.ModuleType))
+        seen.update(map(id, inside))
+    return waiting
+
+
 def _referents(things: "List[Any]") -> "List[Any]":
-    """Returns what those objects refer to, each once."""
-    found = gc.get_referents(*things)
+    """Returns what those objects refer to, each once. Of millions of elements no large piece of memory is one: some are looked at."""
+    long = [thing for thing in things if type(thing) in _LONG and len(thing) > SOME]
+    found = gc.get_referents(*([thing for thing in things if not any(thing is one for one in long)] if long else things))
+    for one in long:
+        found.extend(islice(elements_of(one), SOME))
+    long.clear()  # its references would be found
     return list(dict(zip(map(id, found), found)).values())
 
 
@@ -116,7 +149,7 @@ def _drop_parts(found: "List[Large]") -> None:
             continue
         numpy = loaded("numpy")
         for part in parts:
-            if numpy is not None and isinstance(part, numpy.ndarray):
+            if numpy is not None and is_a(part, numpy.ndarray):
                 inside.add(numpy_piece(part, numpy).key[1])
     found[:] = [piece for piece in found if not (piece.key[0] == "host" and piece.key[1] in inside)]
 
@@ -134,14 +167,12 @@ class Finder:
     DEPTH = 6
     MOST = 64  #: maximum number of referrers per object
     LOOKS = 100  #: maximum number of passes over all objects for one search: milliseconds each
+    LONGEST = 1.0  #: seconds of all searches
 
     def __init__(self) -> None:
         self.modules: "Dict[int, str]" = {}
         for name, module in list(sys.modules.items()):
-            try:
-                self.modules.setdefault(id(vars(module)), name)
-            except TypeError:
-                continue
+            self.modules.setdefault(id(get(module, "__dict__")), name)
         main = sys.modules.get("__main__")
         if main is not None:
             self.modules[id(vars(main))] = "__main__"
@@ -156,6 +187,7 @@ class Finder:
             places += [keeper, getattr(keeper, "__dict__", None)]
         self.hidden.update(id(place) for place in places if place is not None)
         self._look_into_bags()
+        self.until = Deadline(self.LONGEST)  # for all searches of this finder
 
     def _look_into_bags(self) -> None:
         """Notes arrays, and bags with arrays, in dictionaries and tuples that get_referrers does not see: which bag each of them is in."""
@@ -198,63 +230,67 @@ class Finder:
         for number in self.inside.get(id(thing), ()):
             found.extend(self._through(self.bags[number], thing, depth))
         found.extend(_locals_holding(thing))
+        if depth == 0 and self.until.is_over():
+            found.extend(self._in_modules(thing))
         unique = list(dict.fromkeys(found))
         unique.sort(key=_plainness)
         return unique
 
     def _referrers(self, thing: Any) -> "List[Any]":
         self.looks -= 1
-        return gc.get_referrers(thing)
+        return [] if self.until.is_over() else gc.get_referrers(thing)
+
+    def _in_modules(self, thing: Any) -> "Iterator[str]":
+        """Yields the variables of modules that are the object: found at once, if the time for the search is over."""
+        for module in self.modules.values():
+            for name, value in list(get(sys.modules.get(module), "__dict__", {}).items()):
+                if value is thing and type(name) is str:
+                    yield name if module == "__main__" else f"{module}.{name}"
 
     def _is_near(self, referrer: Any) -> bool:
         """Returns its own name, or whether the search must continue from it."""
-        return id(referrer) in self.modules or isinstance(referrer, (types.FrameType, types.CellType, types.FunctionType))
+        return id(referrer) in self.modules or is_a(referrer, (types.FrameType, types.CellType, types.FunctionType))
 
     def _through(self, referrer: Any, thing: Any, depth: int) -> "List[str]":
-        if isinstance(referrer, dict):
+        if is_a(referrer, dict):
             return self._through_dict(referrer, thing, depth)
-        if isinstance(referrer, (list, tuple)):
-            for index in range(len(referrer)):
-                if referrer[index] is thing:
-                    return [f"{path}[{index}]" for path in self._above(referrer, depth)]
-            return []
-        if isinstance(referrer, (set, frozenset)):
+        if is_a(referrer, (list, tuple)):
+            at = next((index for index, one in enumerate(elements_of(referrer)) if one is thing), None)
+            return [] if at is None else [f"{path}[{at}]" for path in self._above(referrer, depth)]
+        if is_a(referrer, (set, frozenset)):
             return [f"a member of {path}" for path in self._above(referrer, depth)]
-        if isinstance(referrer, types.CellType):
+        if is_a(referrer, types.CellType):
             return self._through_cell(referrer)
-        if isinstance(referrer, types.FrameType):
+        if is_a(referrer, types.FrameType):
             return [_frame_text(referrer, local_name(referrer, thing))]
-        if isinstance(referrer, (types.GeneratorType, types.CoroutineType)):
-            return [f"the {type(referrer).__name__} {referrer.__qualname__}"]
-        if isinstance(referrer, types.MethodType):
+        if is_a(referrer, (types.GeneratorType, types.CoroutineType)):
+            return [f"the {class_name(referrer)} {referrer.__qualname__}"]
+        if is_a(referrer, types.MethodType):
             return [f"the bound method {referrer.__qualname__}"]
-        if isinstance(referrer, types.FunctionType):
+        if is_a(referrer, types.FunctionType):
             return [f"a default of {referrer.__module__}.{referrer.__qualname__}"]
-        if type(referrer).__name__.endswith("_iterator"):
+        if class_name(referrer).endswith("_iterator"):
             return []
         return self._through_instance(referrer, thing, depth)
 
     def _through_dict(self, holder: "Dict[Any, Any]", thing: Any, depth: int) -> "List[str]":
-        keys = []
-        for key in list(holder):
-            if holder.get(key) is thing:
-                keys.append(key)
+        keys = [key for key, value in pairs_of(holder) if value is thing]
         module = self.modules.get(id(holder))
         if module is not None:
             if "Out" in keys and "_oh" in keys:
                 keys.remove("_oh")  # the same under an internal name
-            return [str(key) if module == "__main__" else f"{module}.{key}" for key in keys]
+            return [key if module == "__main__" else f"{module}.{key}" for key in keys if type(key) is str]
         if self.looks <= 0:
             return []
         owners = self._referrers(holder)
         self.hidden.add(id(owners))
         names: "List[str]" = []
         for at in range(min(len(owners), self.MOST)):
-            if isinstance(owners[at], types.FrameType) and keys:  # the f_locals of a frame
+            if is_a(owners[at], types.FrameType) and keys:  # the f_locals of a frame
                 names = [_frame_text(owners[at], str(keys[0]))]
                 break
-            if getattr(owners[at], "__dict__", None) is holder and not isinstance(owners[at], types.ModuleType):
-                if not isinstance(owners[at], Large):
+            if not is_a(owners[at], types.ModuleType) and is_dict_of(holder, owners[at]):
+                if not is_a(owners[at], Large):
                     above = self._above(owners[at], depth)
                     names = [f"{path}.{key}" for key in keys for path in above]
                 break
@@ -268,10 +304,10 @@ class Finder:
     @staticmethod
     def _through_cell(cell: Any) -> "List[str]":
         for closure in gc.get_referrers(cell):
-            if not isinstance(closure, tuple):
+            if not is_a(closure, tuple):
                 continue
             for above in gc.get_referrers(closure):
-                if isinstance(above, types.FunctionType) and above.__closure__ is closure:
+                if is_a(above, types.FunctionType) and above.__closure__ is closure:
                     if above.__module__.startswith(_PACKAGE + "."):
                         return []
                     for name, held in zip(above.__code__.co_freevars, closure):
@@ -280,21 +316,13 @@ class Finder:
         return []  # of a running function: found among its locals
 
     def _through_instance(self, owner: Any, thing: Any, depth: int) -> "List[str]":
-        names = []
-        try:
-            inside = vars(owner)
-        except TypeError:
-            inside = {}
-        for key in list(inside):
-            if inside.get(key) is thing:
-                names.append(key)
-        for slot in getattr(type(owner), "__slots__", ()) if not names else ():
-            if isinstance(slot, str) and getattr(owner, slot, None) is thing:
-                names.append(slot)
-        if not names and getattr(owner, "base", None) is thing:
+        inside = get(owner, "__dict__", None)
+        names = [key for key, value in pairs_of(inside) if value is thing and type(key) is str] if is_a(inside, dict) else []
+        names = names or [key for key, value in slots_of(owner).items() if value is thing]
+        if not names and get(owner, "base") is thing:
             return [f"{path}, a view of it" for path in self._above(owner, depth)]
         if not names:
-            return [f"<{type(owner).__module__}.{type(owner).__qualname__}>"]
+            return [f"<{type_name(owner)}>"]
         return [f"{path}.{name}" for name in names for path in self._above(owner, depth)]
 
     def _above(self, holder: Any, depth: int) -> "List[str]":
@@ -302,16 +330,16 @@ class Finder:
         names = self.paths(holder, depth + 1)
         if names:
             return names[:4]
-        size = f" of {len(holder)}" if isinstance(holder, (list, tuple, dict, set, frozenset)) else ""
-        return [f"<{type(holder).__name__}{size}>"]
+        size = f" of {length(holder)}" if is_a(holder, (list, tuple, dict, set, frozenset)) else ""
+        return [f"<{class_name(holder)}{size}>"]
 
 
 def _ours(referrer: Any) -> bool:
     """Returns true for an object of the search, not of the program."""
-    if isinstance(referrer, types.FrameType):
+    if is_a(referrer, types.FrameType):
         name = referrer.f_globals.get("__name__", "")
-        return isinstance(name, str) and name.startswith(_PACKAGE + ".")
-    return isinstance(referrer, Large)
+        return is_a(name, str) and name.startswith(_PACKAGE + ".")
+    return is_a(referrer, Large)
 
 
 def _plainness(path: str) -> "Tuple[int, int]":
@@ -330,7 +358,7 @@ def _locals_of(frame: types.FrameType) -> "Iterator[Tuple[str, Any]]":
         yield from list(shown.items())
     finally:
         # Three references: the frame's, ours, and the count's own. More: the program called locals() and keeps it.
-        if frame.f_code.co_flags & OPTIMIZED and isinstance(shown, dict) and sys.getrefcount(shown) <= 3:
+        if frame.f_code.co_flags & OPTIMIZED and is_a(shown, dict) and sys.getrefcount(shown) <= 3:
             shown.clear()
 
 
@@ -391,10 +419,10 @@ def sharers(piece: Large) -> "List[Any]":
             if other is not None and other.key == piece.key:
                 seen[id(thing)] = thing
     for thing in list(seen.values()):
-        base = getattr(thing, "base", None)
+        base = get(thing, "base")
         while base is not None and kinds.maker(type(base)) is kinds.maker(type(piece.object)):
             seen.setdefault(id(base), base)
-            base = getattr(base, "base", None)
+            base = get(base, "base")
     return list(seen.values())
 
 

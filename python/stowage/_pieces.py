@@ -10,8 +10,10 @@ import sys
 from dataclasses import dataclass
 from typing import Any, Dict, FrozenSet, List, Optional, Tuple
 
+from ._access import class_name, is_a, is_known
 from ._heap import Block
 from ._memory import loaded
+from ._weighing import is_own_tensor
 
 
 @dataclass
@@ -27,24 +29,27 @@ class Large:
 
 
 def numpy_piece(array: Any, numpy: Any) -> Large:
+    plain = numpy.asarray(array)  # without attributes of the program's class
     root = array
-    while isinstance(root.base, numpy.ndarray):
-        root = root.base
-    whole, place = root.nbytes, "host"
-    base = root.base
-    if base is not None:
-        if type(base).__name__ == "mmap":
+    base = numpy.ndarray.base.__get__(root)
+    while is_a(base, numpy.ndarray):
+        root, base = base, numpy.ndarray.base.__get__(base)
+    whole, place = numpy.ndarray.nbytes.__get__(root), "host"
+    if base is not None and is_known(type(base)):
+        if class_name(base) == "mmap":
             place = "file"
         try:
             whole = max(whole, memoryview(base).nbytes)
         except TypeError:
             pass
-    pointer = root.__array_interface__["data"][0]
-    kind = f"numpy.ndarray {array.dtype} {array.shape}"
-    return Large(kind, whole, place, ("host", pointer), array, array is not root or array.nbytes < whole)
+    pointer = numpy.asarray(root).__array_interface__["data"][0]
+    kind = f"numpy.ndarray {plain.dtype} {plain.shape}"
+    return Large(kind, whole, place, ("host", pointer), array, array is not root or plain.nbytes < whole)
 
 
 def _torch_piece(tensor: Any) -> "Optional[Large]":
+    if not is_known(type(tensor)):
+        return _own_tensor_piece(tensor)
     try:
         storage = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
         whole, pointer = storage.nbytes(), storage.data_ptr()
@@ -54,6 +59,18 @@ def _torch_piece(tensor: Any) -> "Optional[Large]":
     kind = f"torch.Tensor {str(tensor.dtype).replace('torch.', '')} {tuple(tensor.shape)}"
     own = tensor.element_size() * tensor.nelement()
     return Large(kind, whole, place, (place, pointer), tensor, own < whole)
+
+
+def _own_tensor_piece(tensor: Any) -> "Optional[Large]":
+    """A tensor of the program's class, read as a plain one: its own class may define any operation."""
+    torch = loaded("torch")
+    if torch is None or not is_own_tensor(type(tensor)):
+        return None
+    with torch._C.DisableTorchFunctionSubclass(), torch.no_grad():
+        piece = _torch_piece(torch.Tensor.as_subclass(tensor, torch.Tensor))
+    if piece is not None:
+        piece.object = tensor
+    return piece
 
 
 def _cupy_piece(array: Any) -> Large:
@@ -116,7 +133,8 @@ class Kinds:
         self._bases: "List[Tuple[Any, Any]]" = []
         numpy = loaded("numpy")
         self._add("pandas", ("DataFrame", "Series"), _pandas_piece)
-        self._add("numpy", ("ndarray",), lambda array: numpy_piece(array, numpy))
+        self._numpy = lambda array: numpy_piece(array, numpy)
+        self._add("numpy", ("ndarray",), self._numpy)
         self._add("torch", ("Tensor",), _torch_piece)
         self._add("cupy", ("ndarray",), _cupy_piece)
         self._add("jax", ("Array",), _jax_piece)
@@ -147,7 +165,7 @@ class Kinds:
             found = None
             for base, make in self._bases:
                 try:
-                    if issubclass(kind, base):
+                    if issubclass(kind, base) and (is_known(kind) or make in (self._numpy, _torch_piece)):
                         found = make
                         break
                 except TypeError:

@@ -6,6 +6,7 @@ A part of _holders.py, above _frames.py; its rules hold here too.
 import itertools
 import sys
 
+from ._access import *
 from ._frames import *
 from ._weighing import *
 
@@ -59,6 +60,16 @@ def is_assignment(text):
     return text.startswith("=") and not text.startswith("==")
 
 
+def adds_to(value, ident):
+    """Returns whether a value is a name plus something: "rows + [part]", and not "np.sqrt(rows + 1)".
+
+    >>> adds_to("rows + [part]", "rows"), adds_to("np.sqrt(rows + 1)", "rows")
+    (True, False)
+    """
+    value = value[len("self."):] if value.startswith("self.") else value
+    return value.startswith(ident) and value[len(ident):].lstrip().startswith("+") or value.endswith((f"+ {ident}", f"+{ident}"))
+
+
 EMPTY = ("None", "[]", "{}", "()", "list()", "dict()", "set()", '""', "''", "0")
 
 
@@ -82,14 +93,15 @@ def role_of(line, ident):
         if is_assignment(rest) or (rest.startswith(":") and "=" in rest and stripped.startswith((ident, "self."))):
             # "x = x + [part]" adds to it too, and "x = np.vstack([x, part])".
             again = any(True for _ in follows(rest[1:], ident))
+            added = adds_to(rest[1:].split("#")[0].strip(), ident)
             empty = rest.rpartition("=")[2].split("#")[0].strip() in EMPTY
-            best = max(best, 2 if again and ("+" in rest or any(call in rest for call in JOINING)) else 0.5 if empty else 1)
+            best = max(best, 2 if added or again and any(call in rest for call in JOINING) else 0.5 if empty else 1)
     return best
 
 
 def is_own_kind(name):
     """Returns whether it is the name of a class of the program's main module."""
-    return isinstance(get(sys.modules.get("__main__"), name, None), type)
+    return is_a(get(sys.modules.get("__main__"), name, None), type)
 
 
 CONTAINERS = ("list", "dict", "set", "tuple")
@@ -113,8 +125,8 @@ def widened(numbers, main):
         return kind
     for frame in itertools.islice((frame for frame in stack_of(main) if is_own_frame(frame)), 16):
         for value in locals_of(frame).values() if frame.f_code.co_name != "<module>" else ():
-            given = str(get(value, "dtype", "")).rpartition(".")[2] if is_array(value) and has(type(value), "dtype") else ""
-            if given in NARROW and str(tuple(value.shape)) == shape:
+            given = type_of(value).rpartition(".")[2] if is_array(value) and has(type(value), "dtype") else ""
+            if given in NARROW and shape_of(value) == shape:
                 return f"{kind} from {given}"
     return kind
 
@@ -205,7 +217,7 @@ def body_of(name, path, dotted):
     """Returns (file, first, end) of the lines of a function of the program that returns a value, or None. dotted: it is a function of a
     module, or else a method."""
     module = next((m for n, m in list(sys.modules.items()) if is_own_module(n) and has(get(get(m, "__dict__", {}).get(name), "__code__", None), "co_filename")), None)
-    path = vars(module)[name].__code__.co_filename if module is not None else path
+    path = get(module, name).__code__.co_filename if module is not None else path
     lines = source_lines(path)
     first = [at for at, line in enumerate(lines) if line.lstrip().startswith((f"def {name}(", f"async def {name}("))]
     if len(first) != 1 or not is_own(path) or (dotted and module is None and not any(
@@ -246,7 +258,7 @@ def made_in(value, at, count, here, table, depth=3):
     result, inner = given[at], given[at].rpartition(".")[2]
     if not inner.isidentifier():
         return made_in(result, 0, 1, (path, numbers[-1], False), table, depth - 1) if "(" in result or "[" in result else here
-    columns = [each for each in range(first, numbers[-1]) if isinstance(table, str) and sets_column(lines[each - 1], inner, table)]
+    columns = [each for each in range(first, numbers[-1]) if is_a(table, str) and sets_column(lines[each - 1], inner, table)]
     if columns:
         return path, columns[-1], False
     roles = [(role_of(lines[each - 1], inner), each) for each in range(first, numbers[-1])]
@@ -276,6 +288,21 @@ def stored_by(line, ident, path, main):
     return ""
 
 
+def is_in_loop(path, number):
+    """Returns whether a line is in a loop of its function: what it replaces in one turn was made by it in the turn before."""
+    lines = source_lines(path)[:number]
+    margin = len(lines[-1]) - len(lines[-1].lstrip()) if lines else 0
+    for line in reversed(lines):
+        depth, text = len(line) - len(line.lstrip()), line.lstrip()
+        if text and depth < margin:
+            margin = depth
+            if text.startswith(("for ", "while ")):
+                return True
+            if text.startswith(("def ", "async def ", "class ")):
+                return False
+    return False
+
+
 def place_of(name, where, main, kind="", words="", carries=False, of=""):
     """Returns ("file:line", grows) of the line that fills a variable, or makes it; ("", False) if it is not found.
 
@@ -295,6 +322,7 @@ def place_of(name, where, main, kind="", words="", carries=False, of=""):
                 if "create=True" in line and "SharedMemory(" in line and not line.lstrip().startswith("#")]
         if len(made) == 1:
             return f"{label(made[0][0])}:{made[0][1]}", False
+    of_array = kind in ("numpy.ndarray", "torch.Tensor", "jaxlib.ArrayImpl", "cupy.ndarray")
     ident, best = identifier(name), (0, (0, False, False), "", 0)
     plain = "." not in name and " " not in name
     scope = ("" if where.startswith("module ") else where.partition(" at ")[0]) if plain else None  # the function whose variable it is
@@ -305,6 +333,8 @@ def place_of(name, where, main, kind="", words="", carries=False, of=""):
             if name.startswith("the cache of ") and line.lstrip().startswith(f"def {ident}("):
                 return f"{label(path)}:{number}", True
             role = role_of(line, ident) if ident in line else 0
+            if role == 2 and of_array and not any(call in line for call in JOINING):
+                role = 1 if any(is_assignment(rest) for rest in follows(line, ident)) else 0  # "x += 1" changes its numbers
             if kind in TABLES and role:
                 # A column takes more than the table without it, and the table does not grow by it.
                 large = any(sets_column(line, ident, column) for column in words.split(", ")[:1])
@@ -321,7 +351,7 @@ def place_of(name, where, main, kind="", words="", carries=False, of=""):
                 adds = stored_by(line, ident, path, main)
                 rank += 0.2 * (adds == of) - 0.3 * (adds not in ("", of))
             current = (path, number) in on_stack
-            if role == 1 and current and any(True for _ in follows(line.partition("=")[2], ident)):
+            if role == 1 and current and not is_in_loop(path, number) and any(True for _ in follows(line.partition("=")[2], ident)):
                 rank, current = 0.9, False  # "x = x[keep]" has not returned: an earlier line made what x is now
             here = rank, inside, current
             if role and here > best[1]:

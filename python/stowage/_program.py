@@ -1,19 +1,22 @@
 """What a PyTorch program was doing when it ran out: its model, its optimizer, its batch, as lines of text.
 
 `program_text(torch)` runs on the thread whose request failed, before the exception frees anything. It reads variables of the running
-functions and asks tensors for their sizes; it allocates nothing on the device and changes nothing. The text is a fact of the recording
-("program", docs/explain.md) that src/advise/program.c reads.
+functions and the sizes of tensors; it runs no code of the program, allocates nothing on the device and changes nothing. The text is a
+fact of the recording ("program", docs/explain.md) that src/advise/program.c reads.
 
-The build also puts this file before src/shim/inside.py, so it must not import anything of the package.
+The build also puts this file, below those that it imports, before src/shim/inside.py.
 """
 import re
 import sys
 import threading
 from typing import Any
 
+from ._bare import *
+from ._kept import *
+
 #: Version of the text. A reader ignores lines it does not know.
 PROGRAM_VERSION = 1
-PROGRAM_MOST = 3500  # bytes of the text: a fact of a trace has at most 4096
+PROGRAM_MOST = 4000  # bytes of the text: a fact of a trace has at most 4096
 PROGRAM_FRAMES = 400
 PROGRAM_MODULES = 20_000
 PROGRAM_INPUTS = 4
@@ -30,6 +33,8 @@ def locals_of_frame(frame: Any) -> Any:
     emptied again, unless something else holds it.
     """
     values = frame.f_locals
+    if not frame.f_code.co_flags & 1 and type(values) is not dict:  # a class body's may be anything
+        return {}
     copy = dict(values)
     if sys.version_info < (3, 13) and frame.f_code.co_flags & 1 and sys.gettrace() is None and sys.getrefcount(values) <= 3:
         values.clear()
@@ -42,7 +47,7 @@ def frames_of_failure() -> Any:
     Autograd's threads have none: there, they are those of the main thread, which waits in backward().
     """
     found = frames_from(sys._getframe(1))
-    if not any(is_own_file(frame.f_code.co_filename) for frame in found):
+    if not any(is_program_file(frame.f_code.co_filename) for frame in found):
         found += frames_from(sys._current_frames().get(threading.main_thread().ident or 0))
     return found
 
@@ -56,10 +61,6 @@ def frames_from(at: Any) -> Any:
             found.append(at)
         at = at.f_back
     return found
-
-
-def is_own_file(path: str) -> bool:
-    return not path.startswith("<") and "-packages/" not in path and "/lib/python" not in path
 
 
 def step_of_frame(frame: Any) -> str:
@@ -78,15 +79,15 @@ def step_of_frame(frame: Any) -> str:
     return ""
 
 
-def word(text: Any) -> str:
-    return re.sub(r"[^A-Za-z0-9_.]", "_", str(text))[:60]
+def word(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.]", "_", text)[:60]
 
 
 class ProgramView:
     """What the frames show."""
 
-    def __init__(self, torch: Any) -> None:
-        self.torch = torch
+    def __init__(self, torch: Any, tensors: Tensors) -> None:
+        self.torch, self.tensors = torch, tensors
         self.step = ""
         self.root: Any = None  # the module whose call failed, or the one being moved
         self.inner: Any = None
@@ -101,103 +102,136 @@ class ProgramView:
         for frame in frames_of_failure():
             self.look(frame)
 
+    def is_module(self, value: Any) -> bool:
+        return is_a(value, self.torch.nn.Module)
+
     def look(self, frame: Any) -> None:
         step = step_of_frame(frame)
         # Loading and backward enclose calls and moves; the outermost of them shows the purpose.
         if step and (not self.step or step in ("loading", "backward", "optimizer")):
             self.step = step
-        own = is_own_file(frame.f_code.co_filename)
+        own = is_program_file(frame.f_code.co_filename)
         if not (own or step):
             return
         values = locals_of_frame(frame)
         self.mark = len(self.others)
         code = frame.f_code
         me = values.get(code.co_varnames[0]) if code.co_argcount > 0 else None
-        if own and not self.step and frame.f_code.co_name == "__init__" and isinstance(me, self.torch.nn.Module):
+        if own and not self.step and frame.f_code.co_name == "__init__" and self.is_module(me):
             self.step = "building"
-        if isinstance(me, self.torch.nn.Module) and (step in ("forward", "building") or frame.f_code.co_name == "forward"):
+        if self.is_module(me) and (step in ("forward", "building") or frame.f_code.co_name == "forward"):
             if self.inner is None:
                 self.inner = me
             if self.inner is me:
-                self.beside += [v for v in values.values() if isinstance(v, self.torch.nn.Module) and v is not me]
+                self.beside += [v for v in values.values() if self.is_module(v) and v is not me]
             self.root = me
             if step == "forward":
-                self.inputs = self.tensors((values.get("args"), values.get("kwargs"), values.get("input")))
+                self.inputs = self.found((values.get("args"), values.get("kwargs"), values.get("input")))
         for name, value in values.items():
             self.take(name, value, own)
-        if own and me is not None and not isinstance(me, self.torch.nn.Module):
-            for name, value in list(getattr(me, "__dict__", {}).items())[:200]:
+        if own and me is not None and not self.is_module(me):
+            for name, value in fields_of(me)[:200]:
                 self.take(name, value, False)
 
-    def take(self, name: str, value: Any, own: bool) -> None:
-        if isinstance(value, self.torch.nn.Module):
+    def take(self, name: Any, value: Any, own: bool) -> None:
+        if self.is_module(value):
             self.modules.append(value)
-        elif isinstance(value, self.torch.optim.Optimizer):
-            self.optimizers.append(getattr(value, "optimizer", value))
-        elif isinstance(value, self.torch.utils.data.DataLoader):
-            self.batches.append(value.batch_size or 0)
-        elif isinstance(value, int):
-            if BATCH_NAMES.match(name):
+        elif is_a(value, self.torch.optim.Optimizer):
+            inner = stored(value, "optimizer")
+            self.optimizers.append(inner if is_a(inner, self.torch.optim.Optimizer) else value)
+        elif is_a(value, self.torch.utils.data.DataLoader):
+            size = stored(value, "batch_size")
+            self.batches.append(size if type(size) is int else 0)
+        elif type(value) is int:
+            if type(name) is str and BATCH_NAMES.match(name):
                 self.batches.append(value)
             if own:
                 self.numbers.add(value)
         elif own:  # the newest first: a batch is made after the data it is cut from
-            self.others[self.mark : self.mark] = self.tensors(value if isinstance(value, (tuple, list, dict)) else (value,))
+            self.others[self.mark : self.mark] = self.found(value if is_a(value, tuple, list, dict) else (value,))
 
-    def tensors(self, values: Any, depth: int = 0) -> Any:
+    def found(self, values: Any, depth: int = 0) -> "list[Any]":
         """Returns the tensors of arguments, including those in lists and dicts."""
-        found = []
-        many = list(values.values()) if isinstance(values, dict) else list(values)
-        for value in many[:32]:
-            if isinstance(value, self.torch.nn.Parameter):
+        found: "list[Any]" = []
+        for _, value in first_entries(values, 32):
+            if is_a(value, self.torch.nn.Parameter):
                 continue
-            if isinstance(value, self.torch.Tensor):
+            if self.tensors.has(value):
                 found.append(value)
-            elif isinstance(value, (tuple, list, dict)) and depth < 2:
-                found += self.tensors(value, depth + 1)
+            elif depth < 2 and is_a(value, tuple, list, dict):
+                found += self.found(value, depth + 1)
         return found[:32]
 
+    def shape(self, tensor: Any) -> "tuple[int, ...]":
+        return self.tensors.shape(tensor)
 
-def parameters_of(view: ProgramView) -> Any:
+    def size_of(self, values: Any) -> int:
+        return sum(self.tensors.size(t) for t in values)
+
+
+def parts_of(module: Any) -> "list[tuple[str, Any]]":
+    """Returns a module and those inside it with their names, each once, in the order of named_modules()."""
+    found: "list[tuple[str, Any]]" = []
+    seen: "set[int]" = set()
+    wait = [("", module)]
+    while wait and len(found) < PROGRAM_MODULES:
+        name, at = wait.pop()
+        if at is None or id(at) in seen:
+            continue
+        seen.add(id(at))
+        found.append((name, at))
+        inside = first_entries(stored(at, "_modules"), PROGRAM_MODULES)
+        wait += [(f"{name}.{key}" if name else str(key), part) for key, part in reversed(inside) if type(key) is str]
+    return found
+
+
+def own_parameters(module: Any) -> "list[Any]":
+    return [p for _, p in first_entries(stored(module, "_parameters"), PROGRAM_MODULES) if p is not None]
+
+
+def groups_of(optimizer: Any) -> "list[Any]":
+    return [group for _, group in first_entries(stored(optimizer, "param_groups"), PROGRAM_MODULES) if is_a(group, dict)]
+
+
+def parameters_of(view: ProgramView) -> "list[Any]":
     """Returns every parameter once: of the modules found, and of the optimizers."""
-    found: Any = {}
+    found: "dict[int, Any]" = {}
+    seen: "set[int]" = set()
     for module in [view.root, *view.modules]:
-        if module is not None and len(found) < PROGRAM_MODULES:
-            for p in module.parameters():
-                found[id(p)] = p
+        if module is not None and len(found) < PROGRAM_MODULES and id(module) not in seen:
+            for _, part in parts_of(module):
+                seen.add(id(part))
+                for p in own_parameters(part):
+                    found[id(p)] = p
     for optimizer in view.optimizers:
-        for group in optimizer.param_groups:
-            for p in group["params"]:
+        for group in groups_of(optimizer):
+            for _, p in first_entries(dict.get(group, "params"), PROGRAM_MODULES):
                 found[id(p)] = p
-    return list(found.values())
+    return [p for p in found.values() if view.tensors.has(p)]
 
 
-def size_of(tensors: Any) -> int:
-    return sum(t.numel() * t.element_size() for t in tensors)
-
-
-def state_size(optimizer: Any) -> int:
+def state_size(view: ProgramView, optimizer: Any) -> int:
     """Returns the bytes of the optimizer's state on a device so far."""
     return sum(
-        value.numel() * value.element_size()
-        for state in list(optimizer.state.values())
-        if isinstance(state, dict)
-        for value in state.values()
-        if hasattr(value, "element_size") and value.device.type != "cpu"
+        view.tensors.size(value)
+        for _, state in first_entries(stored(optimizer, "state"), PROGRAM_MODULES)
+        for _, value in first_entries(state, 64)
+        if view.tensors.has(value) and view.tensors.device(value) != "cpu"
     )
 
 
 def lines_of_model(view: ProgramView) -> Any:
-    parameters = parameters_of(view)
-    trained = [p for p in parameters if p.requires_grad]
-    yield f"parameters {sum(p.numel() for p in parameters)} {size_of(parameters)}"
-    yield f"trained {sum(p.numel() for p in trained)} {size_of(trained)}"
-    yield f"on_device {size_of(p for p in parameters if p.device.type != 'cpu')}"
-    yield f"gradients {size_of(p.grad for p in parameters if p.is_leaf and p.grad is not None)}"
+    parameters, tensors = parameters_of(view), view.tensors
+    trained = [p for p in parameters if stored(p, "requires_grad")]
+    gradients = [stored(p, "grad") for p in parameters if stored(p, "is_leaf")]
+    yield f"parameters {sum(map(tensors.count, parameters))} {view.size_of(parameters)}"
+    yield f"trained {sum(map(tensors.count, trained))} {view.size_of(trained)}"
+    yield f"on_device {view.size_of(p for p in parameters if tensors.device(p) != 'cpu')}"
+    yield f"gradients {view.size_of(g for g in gradients if tensors.has(g))}"
     sizes: "dict[str, int]" = {}
     for p in parameters:
-        name = str(p.dtype).replace("torch.", "")
-        sizes[name] = sizes.get(name, 0) + p.numel() * p.element_size()
+        name = str(stored(p, "dtype")).replace("torch.", "")
+        sizes[name] = sizes.get(name, 0) + tensors.size(p)
     for name, size in sorted(sizes.items(), key=lambda pair: -pair[1])[:4]:
         yield f"dtype {word(name)} {size}"
 
@@ -206,8 +240,8 @@ def whole_of(view: ProgramView) -> Any:
     """Returns the largest module of the program's variables that contains the called one: a list of layers that a loop calls one by one."""
     whole, most = view.root, 0
     for module in view.modules[:64]:
-        inside = list(module.modules())[:PROGRAM_MODULES]
-        if len(inside) > most and any(m is view.root for m in inside):
+        inside = parts_of(module)
+        if len(inside) > most and any(m is view.root for _, m in inside):
             whole, most = module, len(inside)
     return whole
 
@@ -217,38 +251,43 @@ def lines_of_place(view: ProgramView) -> Any:
     root = view.root
     if root is None:
         return
-    yield f"module {word(type(root).__name__)}"
-    yield f"training {int(root.training)}"
-    yield f"within {word(type(view.inner).__name__)}"
+    yield f"module {word(kind_of(root))}"
+    yield f"training {int(stored(root, 'training') is True)}"
+    yield f"within {word(kind_of(view.inner))}"
     passed, count, head, path = -1, 0, 0, ""
     beside = {id(module) for module in view.beside}
     whole = whole_of(view)
-    for name, module in list(whole.named_modules())[:PROGRAM_MODULES]:
+    for name, module in parts_of(whole):
         if module is view.inner:
             path = name
         if (module is view.inner and module is not whole) or id(module) in beside:
             passed = count
-        if any(True for _ in module.parameters(recurse=False)):
+        if own_parameters(module):
             count += 1
-        head = getattr(module, "out_features", head) if isinstance(module, view.torch.nn.Linear) else head
+        if is_a(module, view.torch.nn.Linear):
+            head = stored(module, "out_features", head)
     if path:
         yield f"path {word(path)}"
     if passed >= 0:  # else: somewhere in the model's own forward
         yield f"passed {passed} {count}"
     yield f"modules {count}"
-    yield f"head {head if isinstance(head, int) else 0}"
+    yield f"head {head if type(head) is int else 0}"
 
 
 def lines_of_optimizer(view: ProgramView) -> Any:
     names = {id(o): o for o in view.optimizers}
     for optimizer in list(names.values())[:4]:
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        options = optimizer.param_groups[0] if optimizer.param_groups else {}
-        flags = [name for name in ("fused", "foreach", "amsgrad", "momentum", "centered", "capturable") if options.get(name)]
-        flags += ["single"] if options.get("foreach") is False else []
-        yield f"optimizer {word(type(optimizer).__name__)} {sum(p.numel() for p in params)} {size_of(params)} {state_size(optimizer)}" + "".join(
-            f" {flag}" for flag in flags
-        )
+        groups = groups_of(optimizer)
+        params = [p for group in groups for _, p in first_entries(dict.get(group, "params"), PROGRAM_MODULES) if view.tensors.has(p)]
+        options = groups[0] if groups else {}
+        flags = [name for name in ("fused", "foreach", "amsgrad", "momentum", "centered", "capturable") if is_set(dict.get(options, name))]
+        flags += ["single"] if dict.get(options, "foreach") is False else []
+        numbers = f"{sum(map(view.tensors.count, params))} {view.size_of(params)} {state_size(view, optimizer)}"
+        yield " ".join(["optimizer", word(kind_of(optimizer)), numbers, *flags])
+
+
+def is_set(value: Any) -> bool:
+    return type(value) in (bool, int, float) and bool(value)
 
 
 def batch_of(view: ProgramView, inputs: Any) -> "tuple[int, str]":
@@ -258,17 +297,19 @@ def batch_of(view: ProgramView, inputs: Any) -> "tuple[int, str]":
     of the program that divides the rows: one named as a batch, or the length of a tensor that differs from an input in its length only.
     Lists of numbers, such as a graph's edges, have a length of their own, so a tensor with several dimensions shows the rows.
     """
-    named = [n for n in view.batches if n > 0 and any(n in t.shape for t in inputs)]
+    shapes = [view.shape(t) for t in inputs]
+    named = [n for n in view.batches if n > 0 and any(n in shape for shape in shapes)]
     if named:
         return named[0], "named"
-    first = [t.shape[0] for t in inputs if t.dim() > 1] or [t.shape[0] for t in inputs]
+    first = [shape[0] for shape in shapes if len(shape) > 1] or [shape[0] for shape in shapes]
     rows = max(first, key=first.count)
     named = [n for n in view.batches if 1 < n < rows and rows % n == 0]
     if named:
         return named[0], "named"
-    like = {(t.dtype, tuple(t.shape[1:])) for t in inputs if t.dim() > 1 and t.shape[0] == rows}
+    like = {(stored(t, "dtype"), s[1:]) for t, s in zip(inputs, shapes) if len(s) > 1 and s[0] == rows}
     for tensor in view.others:
-        n = tensor.shape[0] if tensor.dim() > 1 and (tensor.dtype, tuple(tensor.shape[1:])) in like else 0
+        shape = view.shape(tensor)
+        n = shape[0] if len(shape) > 1 and (stored(tensor, "dtype"), shape[1:]) in like else 0
         if 1 < n < rows <= n * PROGRAM_VIEWS and rows % n == 0 and n in view.numbers and rows not in view.numbers:
             return n, "first"
     return rows, "first"
@@ -276,9 +317,9 @@ def batch_of(view: ProgramView, inputs: Any) -> "tuple[int, str]":
 
 def lines_of_batch(view: ProgramView) -> Any:
     """Returns the inputs of the call and the batch; if no call is running, the program's own tensors that are not results."""
-    inputs = [t for t in view.inputs or view.others if t.dim() > 0 and (view.inputs or not t.requires_grad)][:PROGRAM_INPUTS]
+    inputs = [t for t in view.inputs or view.others if view.shape(t) and (view.inputs or not stored(t, "requires_grad"))][:PROGRAM_INPUTS]
     for tensor in inputs:
-        yield f"input {word(str(tensor.dtype).replace('torch.', ''))} {'x'.join(str(n) for n in list(tensor.shape)[:8])}"
+        yield f"input {word(str(stored(tensor, 'dtype')).replace('torch.', ''))} {'x'.join(str(n) for n in view.shape(tensor)[:8])}"
     if inputs:
         yield "batch {} {}".format(*batch_of(view, inputs))
 
@@ -294,14 +335,20 @@ def autocast_type(torch: Any) -> str:
 
 def program_text(torch: Any) -> str:
     """Returns the facts, one per line; a part that cannot be read is left out."""
-    lines = [f"program {PROGRAM_VERSION}", f"torch {word(torch.__version__)}"]
+    with Tensors(torch) as tensors:
+        return text_of_program(torch, tensors)
+
+
+def text_of_program(torch: Any, tensors: Tensors) -> str:
+    lines = [f"program {PROGRAM_VERSION}", f"torch {word(str(torch.__version__))}"]
     parts: "list[Any]" = [lambda: [f"grad {int(torch.is_grad_enabled())}"], lambda: [f"autocast {autocast_type(torch)}"]]
     try:
-        view = ProgramView(torch)
+        view = ProgramView(torch, tensors)
         lines.append(f"step {view.step or 'other'}")
         parts += [lambda part=part: part(view) for part in (lines_of_model, lines_of_place, lines_of_optimizer, lines_of_batch)]
-    except Exception:  # a variable of the program whose attributes cannot be read
+    except Exception:  # a variable of the program that cannot be read
         pass
+    parts.append(lambda: advice_lines(torch, tensors, frames_of_failure(), locals_of_frame))
     for part in parts:
         try:
             lines += list(part())
@@ -309,6 +356,6 @@ def program_text(torch: Any) -> str:
             continue
     text = ""
     for line in lines:
-        if len(text) + len(line) + 1 <= PROGRAM_MOST:
+        if len(text.encode()) + len(line.encode()) + 1 <= PROGRAM_MOST:
             text += line + "\n"
     return text

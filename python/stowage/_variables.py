@@ -8,6 +8,7 @@ import itertools
 import os
 import sys
 
+from ._access import *
 from ._frames import *
 from ._weighing import *
 
@@ -15,34 +16,34 @@ from ._weighing import *
 def cached(function):
     """Returns what functools.lru_cache keeps for a function: the results by their keys, or a list of them if their number is limited, in
     which case the keys of the table lead to links."""
-    held = [h for h in gc.get_referents(function) if h is not function.__dict__]
-    tables = [h for h in held if isinstance(h, dict)]
-    links = next((h for h in tables if type(next(iter(h.values()), None)).__name__ == "_lru_list_elem"), None)
+    held = [h for h in gc.get_referents(function) if h is not get(function, "__dict__")]
+    tables = [h for h in held if is_a(h, dict)]
+    links = next((h for h in tables if class_name(first_of(h)) == "_lru_list_elem"), None)
     if links is None:
         return tables[0] if tables else {}
     keys = set(map(id, links))
-    return [h for h in held if h is not links and id(h) not in keys and type(h) is not object and not isinstance(h, type) and not callable(h)]
+    return [h for h in held if h is not links and id(h) not in keys and type(h) is not object and not is_a(h, type) and not callable(h)]
 
 
 def behind(value, name, depth):
     """Yields (value, name) of what a function or a class of the program keeps."""
     if callable(get(value, "cache_info", None)):
         yield cached(value), f"the cache of {name}"
-    elif isinstance(value, type):
-        for n, v in list(vars(value).items()):
+    elif is_a(value, type):
+        for n, v in list(names_of(value).items()):
             if not n.startswith("__"):
-                v = get(v, "__func__", v)  # of a static or a class method
+                v = v.__func__ if type(v) in (staticmethod, classmethod) else v
                 if callable(get(v, "cache_info", None)):
                     yield from behind(v, f"{name}.{n}", depth)
-                elif isinstance(v, (dict, list, tuple)):
+                elif is_a(v, (dict, list, tuple)):
                     yield from opened(v, f"{name}.{n}", depth - 1)
                 else:
                     yield v, f"{name}.{n}"
-    elif has(value, "__code__") and has(value, "__closure__"):
+    elif type(value) is type(is_own):
         code = value.__code__
         given = value.__defaults__ or ()
         yield from ((v, f"{n} of {name}") for n, v in zip(code.co_varnames[code.co_argcount - len(given):], given))
-        yield from ((c.cell_contents, f"{n} of {name}") for n, c in zip(code.co_freevars, value.__closure__ or ()))
+        yield from ((get(c, "cell_contents"), f"{n} of {name}") for n, c in zip(code.co_freevars, value.__closure__ or ()))
 
 
 FEW = 16  # elements of a record or a bundle rather than a collection: each is looked at by itself
@@ -52,16 +53,16 @@ HOLDERS = ("queue", "collections", "asyncio", "multiprocessing", "logging")  # m
 def opened(value, name, depth=2):
     """Yields (value, name) of a variable, of the attributes of the program's own objects, and of the few things in a bundle."""
     yield value, name
-    if queued(value) is not None or type(value).__name__ in ("Pool", "ThreadPool", "SharedMemory") and not is_own_module(type(value).__module__):
+    if queued(value) is not None or class_name(value) in ("Pool", "ThreadPool", "SharedMemory") and not is_own_module(module_of(type(value))):
         return
-    if depth > 0 and type(value).__module__ in ("builtins", "collections") and isinstance(value, (dict, list, tuple)) and 0 < len(value) <= FEW:
-        for key, v in list(value.items() if isinstance(value, dict) else enumerate(value)):
-            if isinstance(v, (dict, list, tuple, set)) or (isinstance(value, dict) and has(v, "nbytes")):
+    if depth > 0 and module_of(type(value)) in ("builtins", "collections") and is_a(value, (dict, list, tuple)) and 0 < length(value) <= FEW:
+        for key, v in pairs_of(value) if is_a(value, dict) else list(enumerate(elements_of(value))):
+            if is_a(v, (dict, list, tuple, set)) or (is_a(value, dict) and has(v, "nbytes")):
                 yield from opened(v, item_name(name, key), depth - 1)
-    if not is_library(value) and is_own_module(get(value, "__module__", None)) or type(value).__module__.split(".")[0] in HOLDERS:
-        if isinstance(value, type) or callable(value):
+    if not is_library(value) and is_own_module(module_of(value) if is_a(value, type) else get(value, "__module__")) or module_of(type(value)).split(".")[0] in HOLDERS:
+        if is_a(value, type) or callable(value):
             yield from behind(value, name, depth)
-        if depth > 0 and not isinstance(value, type):
+        if depth > 0 and not is_a(value, type):
             for n, v in list(fields_of(value).items()):
                 yield from opened(v, f"{name}.{n}", depth - 1)
 
@@ -74,16 +75,18 @@ def is_result(name):
 def is_imported(value, module):
     """Returns whether a class or function is a variable of another module of the program too, the one that defines it: it is listed there,
     with its own file. What a function of that module returned (a decorated function, a class made by a factory) is only here."""
-    own = get(value, "__module__", None)
-    if not isinstance(value, (type, type(is_own))) or own == module or not is_own_module(own):
+    if not is_a(value, (type, type(is_own))):
         return False
-    return get(sys.modules.get(own), "__dict__", {}).get(value.__name__) is value
+    own = module_of(value) if is_a(value, type) else value.__module__
+    if own == module or not is_own_module(own):
+        return False
+    return get(sys.modules.get(own), qualified(value) if is_a(value, type) else value.__name__) is value
 
 
 def named(values, where, shell):
     """Yields (value, name, where) of module variables. A notebook's results come last: they are often a second name of a variable."""
     for variable, value in values:
-        if not variable.startswith("__") and not (shell and is_result(variable)):
+        if type(variable) is str and not variable.startswith("__") and not (shell and is_result(variable)):
             yield from ((v, n, where) for v, n in opened(value, variable))
     for number, value in list(dict(values).get("Out", {}).items()) if shell else ():
         yield from ((v, n, where) for v, n in opened(value, f"Out[{number}]"))
@@ -148,10 +151,10 @@ def gathered(frames):
         for task in itertools.islice(known.all_tasks(loop), REACH):
             own, last = next((f for f in reversed(suspended(task)) if is_own_frame(f)), None), list(waiting(task))[-1:]
             found = kept_by(last[0]) if own is not None and last else []
-            found += gc.get_referents(*(one for one in found if type(one).__name__ == "FutureIter"))  # what `await future` makes
+            found += gc.get_referents(*(one for one in found if class_name(one) == "FutureIter"))  # what `await future` makes
             for future in found:
                 tasks = get(future, "_children", None)
-                if isinstance(tasks, list):
+                if is_a(tasks, list):
                     yield (tasks, *made_by(own))
 
 
@@ -210,12 +213,12 @@ def variables(main, others):
     for name, module in modules:
         where = "module " + (file_of(module) or name)
         values = [(n, v) for n, v in list(get(module, "__dict__", {}).items()) if not is_imported(v, name)]
-        yield from named(values, where, name == "__main__" and "get_ipython" in vars(module))
+        yield from named(values, where, name == "__main__" and has(module, "get_ipython"))
     yield from failed(main, (frame for top in [main, *others] for frame in stack_of(top)))
     for value, name, where in given:
         yield from ((v, n, where) for v, n in opened(value, name))
     for frame, own, (name, where) in callers:
-        yield from ((v, name if own is not frame else n, where) for n, v in locals_of(frame).items() if has(v, "nbytes") or has(v, "memory_usage"))
+        yield from ((v, name if own is not frame else n, where) for n, v in locals_of(frame).items() if is_array(v) or file_class(type(v)) is not None)
 
 
 def last_errors():
@@ -223,12 +226,12 @@ def last_errors():
     shell = get(sys.modules.get("__main__"), "get_ipython", None)
     shell = shell() if callable(shell) else None
     found = [get(sys, "last_exc", None), get(sys, "last_value", None), get(get(shell, "last_execution_result", None), "error_in_exec", None)]
-    return [one for one in found if isinstance(one, BaseException)]
+    return [one for one in found if is_a(one, BaseException)]
 
 
 def frames_of(error):
     """Returns the frames of the functions that an error has ended."""
-    frames, trace = [], error.__traceback__
+    frames, trace = [], BaseException.__dict__["__traceback__"].__get__(error)
     while trace is not None:
         frames.append(trace.tb_frame)
         trace = trace.tb_next
@@ -252,40 +255,40 @@ REACH = 20_000  # objects that a search from the program's variables opens
 LONG = 1000  # elements of a container that is weighed, and not searched
 
 
-def reached(main, others):
+def reached(main, others, until):
     """Yields (value, name, where) of long containers that a chain of objects leads to from the program's variables, as a handler of
     logging keeps records."""
     seen, waiting = set(), list(variables(main, others))
     for name, module in list(sys.modules.items()):
         if is_own_module(name):
             where = "module " + (file_of(module) or name)
-            waiting.extend((v, n, where) for n, v in list(get(module, "__dict__", {}).items()) if not n.startswith("__"))
-    for value, name, where in itertools.islice(chained(waiting, seen), REACH):
+            waiting.extend((v, n, where) for n, v in list(get(module, "__dict__", {}).items()) if type(n) is str and not n.startswith("__"))
+    for value, name, where in itertools.islice(chained(waiting, seen, until), REACH):
         yield value, name, where
 
 
-def chained(waiting, seen):
+def chained(waiting, seen, until):
     at = 0
-    while at < len(waiting) and len(waiting) < REACH:
+    while at < len(waiting) and len(waiting) < REACH and (at % 64 or not until.is_over()):
         value, name, where = waiting[at]
         at += 1
-        if id(value) in seen or isinstance(value, (str, bytes, int, float, type, type(sys))):
+        if id(value) in seen or is_a(value, (str, bytes, int, float, type, type(sys))):
             continue
         seen.add(id(value))
-        if isinstance(value, (list, tuple, dict, set)) or type(value).__name__ == "deque":
-            if len(value) >= LONG:
+        if is_a(value, (list, tuple, dict, set)) or class_name(value) == "deque":
+            if length(value) >= LONG:
                 yield value, name, where
-            elif isinstance(value, dict):
-                waiting.extend((v, item_name(name, k), where) for k, v in list(value.items()))
+            elif is_a(value, dict):
+                waiting.extend((v, item_name(name, k), where) for k, v in pairs_of(value))
             else:
-                waiting.extend((v, f"{name}[{i}]"[:60], where) for i, v in enumerate(list(value)))
+                waiting.extend((v, f"{name}[{i}]"[:60], where) for i, v in enumerate(list(elements_of(value))))
             continue
         inner = fields_of(value)
         if inner:
             kind = type(value)
-            ours = is_own_module(get(kind, "__module__", None))
-            module = sys.modules.get(kind.__module__)
-            waiting.extend((v, f"{kind.__qualname__ if ours else name}.{n}", "module " + (file_of(module) or kind.__module__) if ours else where)
+            ours = is_own_module(module_of(kind))
+            module = sys.modules.get(module_of(kind))
+            waiting.extend((v, f"{qualified(kind) if ours else name}.{n}", "module " + (file_of(module) or module_of(kind)) if ours else where)
                            for n, v in list(inner.items()))
 
 
@@ -297,6 +300,12 @@ def collects(frame):
     text = source(frame)
     return frame.f_code.co_name in ("<listcomp>", "<dictcomp>", "<setcomp>") or any(call in text for call in COLLECTING) or (
         " for " in text and " in " in text and any(sign in text.split(" for ")[0] for sign in "[{("))
+
+
+def collecting(frame):
+    """Returns whether a frame, or the one that called it, is at a comprehension."""
+    return any(each is not None and (each.f_code.co_name in ("<listcomp>", "<dictcomp>", "<setcomp>") or collects(each))
+               for each in (frame, frame.f_back))
 
 
 def maker_of(main):

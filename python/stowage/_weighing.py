@@ -1,54 +1,20 @@
 # mypy: ignore-errors
 """Weighs values of a Python process: the bytes of each with all it holds, and what it is made of. Samples the contents of containers.
 
-The lowest part of _holders.py, whose rules hold here too: it imports only what every interpreter has loaded, allocates nothing large and
-changes nothing.
+A part of _holders.py, above _access.py; its rules hold here too: it imports only what every interpreter has loaded, allocates nothing
+large and changes nothing.
 """
 import gc
 import itertools
-import os
 import sys
+import time
 
-LIBRARY = os.path.dirname(os.__file__)  # sys.path does not have all of its folders yet when this is loaded
+from ._access import *
+
 SAMPLES = 64
 DEEP = 5
 LEAST = 1 << 20
 GRAPHS = 4  # kept autograd graphs, from which on a small object is reported
-
-
-def get(value, name, default=None):
-    """getattr for objects of others, which may raise anything: `torch.nbytes` is a RuntimeError.
-
-    >>> class Closed:
-    ...     def __getattr__(self, name):
-    ...         raise OSError(name)
-    >>> get(Closed(), "nbytes"), has(Closed(), "nbytes")
-    (None, False)
-    """
-    if type(value).__name__ == "TypedStorage":  # of PyTorch: prints a warning for each attribute
-        return default
-    try:
-        return getattr(value, name, default)
-    except Exception:
-        return default
-
-
-def has(value, name):
-    return get(value, name, ABSENT) is not ABSENT
-
-
-ABSENT = object()
-
-
-def is_own(path):
-    """Returns true for a file of the program, false for a library's."""
-    if not path or path.startswith("<"):
-        return bool(path) and path.startswith("<ipython-input")
-    return not path.startswith(LIBRARY) and "/site-packages/" not in path and "/dist-packages/" not in path
-
-
-def is_own_module(name):
-    return name == "__main__" or (is_own(get(sys.modules.get(name), "__file__", None)) and not str(name).startswith("stowage"))
 
 
 def locals_of(frame):
@@ -68,7 +34,7 @@ def locals_of(frame):
 def kind_name(kind):
     if is_foreign(kind):
         return "ctypes.Array" if issubclass(kind, sys.modules["_ctypes"].Array) else "ctypes.Structure"
-    return kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__.split('.')[0]}.{kind.__qualname__}"
+    return qualified(kind) if module_of(kind) in ("builtins", "__main__") else f"{module_of(kind).split('.')[0]}.{qualified(kind)}"
 
 
 def type_name(value):
@@ -83,12 +49,21 @@ def is_foreign(kind):
 
 def sample(values):
     """Returns some of its elements from all over it, in one step that no other thread can interrupt."""
-    if len(values) <= SAMPLES:
-        return list(itertools.islice(values, SAMPLES))  # a class of the program's may say one length and go on for ever
-    step = stride(min(len(values), REACHED) // SAMPLES if not isinstance(values, (list, tuple)) else len(values) // SAMPLES)
-    if isinstance(values, (list, tuple)):
-        return values[::step][:SAMPLES]
-    return list(itertools.islice(values, 0, REACHED, step))[:SAMPLES]
+    return spread(elements_of(values), length(values), values)
+
+
+def sample_pairs(table):
+    """Returns some (key, value) of a dict, as sample() does."""
+    count = length(table)
+    return list(zip(spread(dict.__iter__(table), count), spread(iter(dict.values(table)), count)))  # items() makes a tuple for each
+
+
+def spread(elements, count, values=None):
+    if count <= SAMPLES:
+        return list(itertools.islice(elements, SAMPLES))
+    if is_a(values, (list, tuple)):
+        return base_of(values).__getitem__(values, slice(None, None, stride(count // SAMPLES)))[:SAMPLES]
+    return list(itertools.islice(elements, 0, REACHED, stride(min(count, REACHED) // SAMPLES)))[:SAMPLES]
 
 
 def stride(step):
@@ -102,7 +77,7 @@ def stride(step):
     return step
 
 
-REACHED = 2_000_000  # elements of a dict or a set that a sample goes through, which takes 10 ms
+REACHED = 1_000_000  # elements of a dict or a set that a sample goes through, which takes 5 ms
 
 
 PLAIN = frozenset((int, float, bool, complex, type(None)))  # most values of most containers
@@ -137,14 +112,14 @@ def sharers(values):
 
 def sized(value):
     """Returns the bytes that Python's allocator takes for an object: a multiple of 16. A float has 24 bytes and takes 32."""
-    return sys.getsizeof(value) + 15 & -16
+    return byte_size(value) + 15 & -16
 
 
 def weigh_plain(size, count, values, names, extra):
     """Weighs a container of numbers and short texts, as most records are: the same as weigh_container(), for a third of the time. size:
     its own bytes; values: a sample of what it holds, with as many `names` of keys, which take `extra` bytes."""
     sizes = [n + 15 & -16 for n in map(sys.getsizeof, values)]
-    kinds = [kind.__name__ for kind in map(type, values)]
+    kinds = [qualified(kind) for kind in map(type, values)]
     kind = max(set(kinds), key=kinds.count)
     shares = sharers(values)
     if max(shares) == 1 and not names:
@@ -155,6 +130,35 @@ def weigh_plain(size, count, values, names, extra):
     largest = max(sizes)
     return Weight(size, count, kind, objects=1 + int(objects * count / len(values)),
                   chief=id(values[sizes.index(largest)]) if 10 * largest >= 8 * size else None)
+
+
+SECONDS = 0.5
+LISTING = 120e-9  # seconds for each object of a list of all of them, and of what is read of it
+
+
+class Deadline:
+    """Some seconds of this thread's own time. A program that computes lets the thread run for a part of the time only, so up to four
+    times as long by the clock, and at least SECONDS: on a busy machine a thread may wait that long for a CPU."""
+
+    def __init__(self, seconds=SECONDS):
+        self._own, self._clock = time.thread_time() + seconds, time.monotonic() + max(4 * seconds, SECONDS)
+
+    def is_over(self):
+        return time.thread_time() > self._own or time.monotonic() > self._clock
+
+    def has_time_for(self, blocks):
+        """Returns whether so many objects can be listed: a list of all is one step."""
+        return time.thread_time() + LISTING * blocks < self._own
+
+
+counted_blocks = []  # what blocks_held() returned in this search, at most one
+
+
+def blocks_held():
+    """Returns how many blocks Python's allocator has given out. Counting reads a part of each page of its heap, so a search does it once."""
+    if not counted_blocks:
+        counted_blocks.append(get(sys, "getallocatedblocks", int)())
+    return counted_blocks[0]
 
 
 class Weight:
@@ -175,11 +179,22 @@ COMPARED = 16  # elements of an array
 
 def summary(value):
     """Returns some numbers of an array, the same for an equal array of another type; "-" if they are all the same, "" if it has none."""
-    if type(value).__module__ != "numpy" or value.dtype.kind not in "biuf" or value.size < COMPARED:
+    if module_of(type(value)) != "numpy" or value.dtype.kind not in "biuf" or value.size < COMPARED:
         return ""
     some = [value.flat[(at + 1) * 2654435761 % value.size] for at in range(COMPARED)]  # no regular steps: values may repeat in such ones
     texts = [f"{float(one):.3g}" for one in some]
     return f"{hash(tuple(texts)) & (1 << 64) - 1:x}" if len(set(texts)) > 1 else "-"
+
+
+def shape_of(value):
+    shape = get(value, "shape", None)
+    return str(tuple(shape)) if type(shape) is tuple else ""
+
+
+def type_of(value):
+    """Returns the text of an array's type; "" if only code of the program can write it."""
+    dtype = get(value, "dtype", None)
+    return str(dtype) if type(dtype) is str or is_known(type(dtype)) else ""
 
 
 def weigh_array(value):
@@ -187,22 +202,31 @@ def weigh_array(value):
     owner = value
     while True:
         base = get(owner, "base", None)
-        base = get(base, "base", None) if type(base).__name__ == "DummyArray" else base  # of stride_tricks: its rows overlap
+        base = get(base, "base", None) if class_name(base) == "DummyArray" else base  # of stride_tricks: its rows overlap
         if base is None or not has(base, "nbytes"):
             break
         owner = base
-    below = type(get(owner, "base", None)).__name__
-    if type(owner).__name__ in ("memmap", "mmap") or "mmap" in below:
+    size, kind, shape = int(get(owner, "nbytes", 0)), type_of(value), shape_of(value)
+    rows = value_rows(value)
+    below = class_name(get(owner, "base", None))
+    if class_name(owner) in ("memmap", "mmap") or "mmap" in below:
         file = "multiprocessing.shared_memory" not in sys.modules  # of a block of shared memory, the SharedMemory is reported
-        return Weight(0, mark="mapped" if owner.nbytes >= LEAST and file else "", of=str(value.dtype), shape=str(tuple(value.shape)))
-    size = int(owner.nbytes)
-    if str(value.dtype) == "object":
+        return Weight(0, mark="mapped" if size >= LEAST and file else "", of=kind, shape=shape)
+    numpy = sys.modules.get("numpy")
+    if kind == "object" and numpy is not None and is_a(value, numpy.ndarray):
+        value = numpy.asarray(value)  # without the program's class
         some = list(value.flat[::max(1, value.size // SAMPLES)][:SAMPLES])
         size += int(sum(weigh(v, 1).size / n for v, n in zip(some, sharers(some))) / max(1, len(some)) * value.size)
-        if len(some) and all(isinstance(v, str) for v in some):
-            return Weight(size, int(value.shape[0]), "object", str(tuple(value.shape)), id(owner), "text", 0, size)
-    mark = "shared" if below in ("memoryview", "SharedMemory") and size >= LEAST else "view" if size >= 4 * max(1, value.nbytes) else ""
-    return Weight(size, int(value.shape[0]) if value.shape else 1, str(value.dtype), str(tuple(value.shape)), id(owner), mark)
+        if len(some) and all(is_a(v, str) for v in some):
+            return Weight(size, rows, "object", shape, id(owner), "text", 0, size)
+    own = get(value, "nbytes", 0)
+    mark = "shared" if below in ("memoryview", "SharedMemory") and size >= LEAST else "view" if size >= 4 * max(1, own) else ""
+    return Weight(size, rows, kind, shape, id(owner), mark)
+
+
+def value_rows(value):
+    shape = get(value, "shape", None)
+    return int(shape[0]) if type(shape) is tuple and shape and is_a(shape[0], int) else 1
 
 
 def is_text(dtype):
@@ -220,8 +244,15 @@ def text_bytes(column):
     return int(sum(weigh(v, 2).size / n for v, n in zip(values, sharers(values))) * count / max(1, len(values))), lists
 
 
+def plain_word(label):
+    """Returns the text of a label; of one of the program's class, the name of the class."""
+    return str(label) if type(label) in PLAIN_TEXT else type_name(label)
+
+
 def weigh_frame(value):
     """A table of pandas. Columns of text hold one Python object per row, which memory_usage(deep=False) leaves out."""
+    if not all(is_known(type(dtype)) for dtype in value.dtypes):  # columns of the program's own type
+        return weigh_instance(value, DEEP)
     size = int(value.memory_usage(index=True, deep=False).sum())
     kinds = {str(t) for t in value.dtypes}
     texts, large = 0, []
@@ -230,7 +261,7 @@ def weigh_frame(value):
             held, lists = text_bytes(value.iloc[:, at])
             held += 8 * len(value)
             texts += held
-            large.append((held, str(value.columns[at]), lists))
+            large.append((held, plain_word(value.columns[at]), lists))
             size += held - 8 * len(value)
     large.sort(reverse=True)
     words = ", ".join(name for _, name, _ in large[:4])
@@ -239,10 +270,12 @@ def weigh_frame(value):
 
 
 def weigh_series(value):
+    if not is_known(type(value.dtype)):
+        return weigh_instance(value, DEEP)
     size = int(value.memory_usage(index=True, deep=False))
     texts, lists = text_bytes(value) if is_text(value.dtype) else (0, False)
     return Weight(size + texts, len(value), str(value.dtype), f"({len(value)},)", None, "cells" if lists else "text" if texts else "", 0,
-                  texts + 8 * len(value), str(value.name))
+                  texts + 8 * len(value), plain_word(value.name))
 
 
 def is_array(value):
@@ -256,7 +289,7 @@ def graphs_of(value):
     if node is None:
         return 0
     count = 1
-    while type(node).__name__ == "AddBackward0" and value.dim() == 0 and count < 1_000_000:
+    while class_name(node) == "AddBackward0" and value.dim() == 0 and count < 1_000_000:
         inputs = node.next_functions
         node = inputs[0][0] if inputs else None
         if node is None:  # 0 + loss, the first of them
@@ -281,7 +314,7 @@ def place_of_array(value):
 def is_on_device(value):
     """Returns whether an array is in the memory of a device, and takes none of the host: of JAX, CuPy, Numba, TensorFlow and others."""
     kind = type(value)
-    module = kind.__module__.split(".")[0]
+    module = module_of(kind).split(".")[0]
     try:
         if module in ("jax", "jaxlib"):
             return place_of_array(value) not in HOST_PLATFORMS
@@ -289,7 +322,7 @@ def is_on_device(value):
             return True
         device = get(value, "device")
         device = get(device, "type", device)  # of PyTorch and its like; TensorFlow has "/job:localhost/…/device:GPU:0"
-        return isinstance(device, str) and device != "" and not device.rpartition("device:")[2].lower().startswith(HOST_PLATFORMS)
+        return is_a(device, str) and device != "" and not device.rpartition("device:")[2].lower().startswith(HOST_PLATFORMS)
     except Exception:
         return False  # a tracer, or an array of several processes
 
@@ -305,9 +338,21 @@ def weigh_tensor(value):
                   storage.data_ptr(), "graph" if graphs >= GRAPHS else mark, graphs)
 
 
+def is_own_tensor(kind):
+    """Returns whether it is the program's own class of tensors, without operations of its own below autograd."""
+    base = get(sys.modules.get("torch"), "Tensor", None)
+    return is_a(base, type) and issubclass(kind, base) and get(base, "__torch_dispatch__") is in_class(kind, "__torch_dispatch__")
+
+
+def weigh_own_tensor(value):
+    torch = sys.modules["torch"]
+    with torch._C.DisableTorchFunctionSubclass(), torch.no_grad():
+        return weigh_tensor(torch.Tensor.as_subclass(value, torch.Tensor))
+
+
 def weigh_storage(value):
     """What the elements of tensors are in. PyTorch warns of each attribute of a TypedStorage, its size included: not of what is in it."""
-    inner = vars(value).get("_untyped_storage") if type(value).__name__ == "TypedStorage" else value
+    inner = object.__getattribute__(value, "__dict__").get("_untyped_storage") if class_name(value) == "TypedStorage" else value
     if inner is None or inner.device.type != "cpu":
         return Weight(0)
     return Weight(inner.nbytes(), owner=inner.data_ptr(), mark="shared" if inner.is_shared() else "")
@@ -333,11 +378,11 @@ def numbers_of(each):
 
 
 def weigh_container(value, depth):
-    size, count = sized(value), len(value)
+    size, count = sized(value), length(value)
     if count == 0 or depth == 0:
         return Weight(size, count)
-    if isinstance(value, dict):
-        pairs = sample(value.items())
+    if is_a(value, dict):
+        pairs = sample_pairs(value)
         keys, parts = [k for k, _ in pairs], [v for _, v in pairs]
         del pairs  # sharers() counts references
         if not parts:  # the program has emptied it meanwhile
@@ -353,9 +398,9 @@ def weigh_container(value, depth):
             return Weight(size + weigh(parts[0], depth - 1).size, count, type_name(parts[0]))
         if not parts:
             return Weight(size, count)
-    if PLAIN_TEXT.issuperset(map(type, parts)) and (not isinstance(value, dict) or type(keys[0]) in PLAIN_TEXT):
+    if PLAIN_TEXT.issuperset(map(type, parts)) and (not is_a(value, dict) or type(keys[0]) in PLAIN_TEXT):
         return weigh_plain(size, count, parts, names, extra)
-    if any(type(v) is type(value) and len(v) > 0 for v in parts) and is_nested(value):
+    if any(type(v) is type(value) and length(v) > 0 for v in parts) and is_nested(value):
         return weigh_nested(value, depth)
     shares = sharers(parts)
     each = [weigh(v, depth - 1) for v in parts]
@@ -369,7 +414,7 @@ def weigh_container(value, depth):
     mark = "graph" if graphs >= GRAPHS else marks[0] if len(marks) * 2 > len(each) else ""
     texts = sum(w.text_bytes for w in each) * count // max(1, len(each))
     at = max(range(len(each)), key=lambda i: each[i].size, default=0)
-    if isinstance(value, dict) and extra > sum(w.size for w in each) and type(keys[0]) not in PLAIN_TEXT:
+    if is_a(value, dict) and extra > sum(w.size for w in each) and type(keys[0]) not in PLAIN_TEXT:
         kinds, heavy = [type_name(k) for k in keys], ""  # such as futures, each with its result
         mark = mark or "keys"
     alone = sum(w.size / n for w, n in zip(each, shares) if w.owner not in joint)
@@ -386,8 +431,8 @@ PROBES = 256  # ways from the root of such a container to a leaf that are follow
 
 def inner_ones(value):
     """Returns a sample of what a container holds: its values, and those of them that are containers of its type and not empty."""
-    parts = sample(value.values() if isinstance(value, dict) else value)
-    return parts, [one for one in parts if type(one) is type(value) and len(one) > 0]
+    parts = sample(value)
+    return parts, [one for one in parts if type(one) is type(value) and length(one) > 0]
 
 
 def bisect(ends, number):
@@ -406,7 +451,7 @@ def is_nested(value):
     (True, False)
     """
     for _ in range(NESTED - 1):
-        inner = inner_ones(value)[1] if len(value) > 0 else []
+        inner = inner_ones(value)[1] if length(value) > 0 else []
         if not inner:
             return False
         value = inner[len(inner) // 2]
@@ -426,23 +471,23 @@ def weigh_nested(value, depth=DEEP):
     for _ in range(probes):
         node, ways = value, 1.0
         while node is not None:
-            count = len(node)
+            count = length(node)
             parts, inner = inner_ones(node) if count else ((), ())
             plain = [one for one in parts if type(one) is not type(node)]
             each = [weigh(one, 1) for one in plain]
             empty = len(parts) - len(inner) - len(plain)
             scale = count / max(1, len(parts))
-            keys = sample(node) if isinstance(node, dict) and count else ()
+            keys = spread(dict.__iter__(node), count) if is_a(node, dict) and count else ()
             own = sum(sized(k) / n for k, n in zip(keys, sharers(keys)) if n < SHARED) if keys else 0
-            size += ways * (sized(node) + scale * (own + sum(w.size for w in each) + empty * sized(type(node)())))
+            size += ways * (sized(node) + scale * (own + sum(w.size for w in each) + empty * sized({} if is_a(node, dict) else [])))
             graphs += ways * scale * sum(w.graphs for w in each)
             objects += ways * (1 + scale * (sum(w.objects for w in each) + empty + sum(n < SHARED for n in sharers(keys))))
             at = (at * 1103515245 + 12345) % (1 << 31)
             # One with many entries rather than one with few, because there is more below it.
-            lengths = list(itertools.accumulate(map(len, inner)))
+            lengths = list(itertools.accumulate(map(length, inner)))
             node = inner[bisect(lengths, (at >> 8) % lengths[-1])] if inner else None
-            ways *= scale * lengths[-1] / len(node) if inner else 0
-    return Weight(int(size / probes), len(value), type_name(value), mark="graph" if graphs / probes >= GRAPHS else "nested",
+            ways *= scale * lengths[-1] / length(node) if inner else 0
+    return Weight(int(size / probes), length(value), type_name(value), mark="graph" if graphs / probes >= GRAPHS else "nested",
                   graphs=int(graphs / probes), objects=int(objects / probes))
 
 
@@ -451,14 +496,14 @@ def parts_of(value):
     if has(value, "__self__") and has(value, "__func__"):
         return [value.__self__]
     if has(value, "func") and has(value, "keywords"):
-        return [value.func, value.args, value.keywords]
+        return [get(value, name) for name in ("func", "args", "keywords")]
     return [cell.cell_contents for cell in get(value, "__closure__", None) or ()]
 
 
 def slots_of(value):
-    names = [name for kind in type(value).__mro__ for name in ([kind.__dict__.get("__slots__")]
-             if isinstance(kind.__dict__.get("__slots__"), str) else kind.__dict__.get("__slots__", ()))]
-    return {name: get(value, name) for name in names if has(value, name)}
+    given = [names_of(kind).get("__slots__", ()) for kind in bases_of(type(value))]
+    names = [name for one in given for name in ([one] if type(one) is str else one if type(one) in (list, tuple, dict) else ())]
+    return {name: get(value, name) for name in names if type(name) is str and has(value, name)}
 
 
 INLINE = 1 << 4 if sys.version_info >= (3, 11) else 0  # Py_TPFLAGS_MANAGED_DICT: attributes are in a block of their own, not in a dict
@@ -468,11 +513,11 @@ HEAD = 24 if sys.version_info >= (3, 13) else 16  # bytes of such a block withou
 def attributes(value):
     """Returns what an object's attributes refer to, as its dict or as a list, and the bytes of the table that refers to them. Does not
     read __dict__ of an object that has no dict yet: that would make one."""
-    inline = type(value).__flags__ & INLINE
+    inline = flags_of(type(value)) & INLINE
     inner = None if inline or has(type(value), "__slots__") else get(value, "__dict__", None)
-    if isinstance(inner, dict):
+    if is_a(inner, dict):
         return inner, sized(inner)
-    held = [one for one in gc.get_referents(value) if not isinstance(one, (type, type(sys)))]
+    held = [one for one in gc.get_referents(value) if not is_a(one, (type, type(sys)))]
     last = held[-1] if held and type(held[-1]) is dict else None
     if last is not None and len(held) == 1:
         return last, sized(last)
@@ -484,7 +529,7 @@ def attributes(value):
 def own_value(value, name):
     """Returns an attribute of the object itself; ABSENT if it has none. Calls no code of the program."""
     try:
-        if any(has(base.__dict__.get(name), "__get__") for base in type(value).__mro__):
+        if in_class(type(in_class(type(value), name)), "__get__", ABSENT) is not ABSENT:
             return ABSENT
         return object.__getattribute__(value, name)
     except Exception:
@@ -494,9 +539,10 @@ def own_value(value, name):
 def names_in(kind):
     """Returns the names of attributes that the code of a class uses."""
     names = set()
-    for base in kind.__mro__:
-        names.update(base.__dict__.get("__annotations__", ()))
-        for one in list(base.__dict__.values()):
+    for base in bases_of(kind):
+        known = names_of(base).get("__annotations__")
+        names.update(known if type(known) is dict else ())
+        for one in list(names_of(base).values()):
             names.update(get(get(get(one, "__func__", one), "__code__"), "co_names", ()))
     return names
 
@@ -516,19 +562,28 @@ def fields_of(value):
     >>> list(fields_of(one)), fields_of(one)["children"] is one.children
     (['children'], True)
     """
-    if LAZY and type(value).__flags__ & INLINE:
+    if LAZY and flags_of(type(value)) & INLINE:
+        if base_of(value) is not None:  # what it refers to are its elements, millions perhaps
+            return fields_beside(value)
         held = [id(one) for one in gc.get_referents(value)]
         found = {name: one for name in names_in(type(value)) for one in [own_value(value, name)] if one is not ABSENT and id(one) in held}
         known = {id(one) for one in found.values()}
         if not any(gc.is_tracked(one) and id(one) not in known and one is not type(value) for one in gc.get_referents(value)):
             return found
     inner = get(value, "__dict__", None)
-    return inner if isinstance(inner, dict) else {}
+    return inner if is_a(inner, dict) else {}
+
+
+def fields_beside(value):
+    """Returns the attributes of a container of the program's class, beside its elements: those that its methods use."""
+    kind = type(value)
+    names = () if is_known(kind) else [name for name in names_in(kind) if in_class(kind, name, ABSENT) is ABSENT]
+    return {name: one for name in names for one in [own_value(value, name)] if one is not ABSENT}
 
 
 def is_dict_of(holder, value):
     """Returns whether a dict is the __dict__ of an object. Makes none, as fields_of()."""
-    if not (LAZY and type(value).__flags__ & INLINE):
+    if not (LAZY and flags_of(type(value)) & INLINE):
         return get(value, "__dict__", None) is holder
     return type(holder) is dict and len(holder) > 0 and any(one is holder for one in gc.get_referents(value)) and all(
         type(name) is str and own_value(value, name) is one for name, one in list(itertools.islice(holder.items(), 4)))
@@ -536,13 +591,13 @@ def is_dict_of(holder, value):
 
 def few(held):
     """Returns a list of attributes; an empty one if they are so many that they are not attributes of a record."""
-    return [] if len(held) > SAMPLES else list(held.values() if isinstance(held, dict) else held)
+    return [] if len(held) > SAMPLES else list(elements_of(held))
 
 
 def is_peer(value, kind):
     """Returns whether it is an object of that class, or a container of them: the nodes of a tree refer to each other."""
-    if isinstance(value, (list, tuple, set, dict)) and len(value) > 0:
-        value = next(iter(value.values() if isinstance(value, dict) else value), None)
+    if is_a(value, (list, tuple, set, dict)) and length(value) > 0:
+        value = first_of(value)
     return type(value) is kind
 
 
@@ -551,7 +606,7 @@ def weigh_instance(value, depth):
     each is counted where it is listed, or all at once (linked() in _holders.py)."""
     held, table = attributes(value)
     kind, links = type(value), 0
-    peers = [one for one in few(held) if is_peer(one, kind)] if is_own_module(get(kind, "__module__", None)) else ()
+    peers = [one for one in few(held) if is_peer(one, kind)] if is_own_module(module_of(kind)) else ()
     if peers:
         links = sum(sized(one) for one in peers if type(one) is not kind)
         held = [one for one in few(held) if not is_peer(one, kind)]
@@ -573,7 +628,7 @@ def weigh_table(value):
 def weigh_view(value):
     """A memoryview keeps all of the object that it shows a part of."""
     owner = value.obj
-    size = sized(owner) if isinstance(owner, (bytes, bytearray)) else weigh(owner, 1).size if owner is not None else 0
+    size = sized(owner) if is_a(owner, (bytes, bytearray)) else weigh(owner, 1).size if owner is not None else 0
     return Weight(max(size, value.nbytes), len(value) if value.ndim else 1, owner=id(owner), mark="view" if size >= 4 * max(1, value.nbytes) else "")
 
 
@@ -597,18 +652,18 @@ def weigh_foreign(value):
     known = sys.modules["_ctypes"]
     base = next((kind for kind in known.Array.__mro__ if OWNS in kind.__dict__), None)
     owns = base is None or base.__dict__[OWNS].__get__(value)
-    return Weight(sized(value) + (known.sizeof(type(value)) if owns else 0), len(value) if issubclass(type(value), known.Array) else 1)
+    return Weight(sized(value) + (known.sizeof(type(value)) if owns else 0), known.Array.__len__(value) if is_a(value, known.Array) else 1)
 
 
 def weigh_tee(value):
     """An iterator of itertools.tee: what another one has read, and this one has not."""
-    block = next((one for one in gc.get_referents(value) if type(one).__name__ == "_tee_dataobject"), None)
+    block = next((one for one in gc.get_referents(value) if class_name(one) == "_tee_dataobject"), None)
     size, count, links, some = sized(value), 0, 0, 0
     while block is not None and links < LINKS:
         held, block = gc.get_referents(block), None
-        parts = [one for one in held if not isinstance(one, (type, type(sys)))]
+        parts = [one for one in held if not is_a(one, (type, type(sys)))]
         for at in (0, -1):  # the source comes first, and the next block last
-            if parts and type(parts[at]).__name__ == "_tee_dataobject":
+            if parts and class_name(parts[at]) == "_tee_dataobject":
                 block = parts.pop(at)
         count, links = count + len(parts), links + 1
         if links % 1024 == 1 and parts:
@@ -633,7 +688,7 @@ def kept_by(value):
     """Returns what a generator or a coroutine refers to: its variables, then what it is working with."""
     found = gc.get_referents(value)
     if sys.version_info < (3, 11):  # a frame object keeps them
-        found += [one for frame in found if type(frame).__name__ == "frame" for one in gc.get_referents(frame)]
+        found += [one for frame in found if class_name(frame) == "frame" for one in gc.get_referents(frame)]
     return found
 
 
@@ -642,13 +697,13 @@ def awaited(value):
 
     Its attributes gi_yieldfrom and cr_await are not read. Until Python 3.13 they return the top of a stack that does not exist while
     another thread runs it: the process crashes. The garbage collector sees no stack then."""
-    found = [one for one in kept_by(value) if type(one).__name__ in ("generator", "coroutine") and one is not value]
+    found = [one for one in kept_by(value) if class_name(one) in ("generator", "coroutine") and one is not value]
     return found[-1] if found else None
 
 
 def waiting(value):
     """Yields a generator, a coroutine or the coroutine of a task of asyncio, and what it waits for, eight at most."""
-    if callable(get(type(value), "get_coro", None)):
+    if is_task(value):
         value = value.get_coro()
     for _ in range(8):
         if value is None:
@@ -665,29 +720,38 @@ def suspended(value):
 
 def is_suspended(value):
     """Returns whether it is a generator, a coroutine, or a task of asyncio."""
-    return type(value).__name__ in ("generator", "coroutine", "async_generator") or callable(get(type(value), "get_coro", None))
+    return class_name(value) in ("generator", "coroutine", "async_generator") or is_task(value)
+
+
+def is_task(value):
+    return is_known(type(value)) and callable(get(type(value), "get_coro", None))
 
 
 def is_database(value):
     """Returns whether it is a connection whose database may be in the memory of this process. Its size is not known: a query would wait
     for the program's own."""
     kind = type(value)
-    return (kind.__name__, kind.__module__.split(".")[0]) in (("Connection", "sqlite3"), ("DuckDBPyConnection", "duckdb"),
+    return (qualified(kind), module_of(kind).split(".")[0]) in (("Connection", "sqlite3"), ("DuckDBPyConnection", "duckdb"),
                                                               ("DuckDBPyConnection", "_duckdb"))
 
 
 def is_library(value):
     """Returns whether it is a C library that the program calls through ctypes or cffi. An attribute that is read is searched in it."""
-    return any((kind.__name__, kind.__module__) in (("CDLL", "ctypes"), ("Lib", "_cffi_backend"), ("FFILibrary", "cffi.api"))
-               for kind in type(value).__mro__)
+    return any((qualified(kind), module_of(kind)) in (("CDLL", "ctypes"), ("Lib", "_cffi_backend"), ("FFILibrary", "cffi.api"))
+               for kind in bases_of(type(value)))
 
 
 def queued(value):
     """Returns the container in which a queue keeps what was put; None for anything else."""
-    if type(value).__module__ not in ("queue", "asyncio.queues", "multiprocessing.queues"):
+    if module_of(type(value)) not in ("queue", "asyncio.queues", "multiprocessing.queues"):
         return None
     held = [get(value, name, None) for name in ("queue", "_queue", "_buffer")]
     return next((each for each in held if has(each, "__len__")), None)
+
+
+def file_class(kind):
+    """Returns the class of files in memory that a class is or is derived from, None if it is no such class."""
+    return next((base for base in bases_of(kind) if module_of(base) == "_io" and qualified(base) in ("BytesIO", "StringIO")), None)
 
 
 def weigh(value, depth):
@@ -698,29 +762,32 @@ def weigh(value, depth):
         return weigh_container(value, depth)
     if kind not in PLAIN_TEXT and is_foreign(kind):
         return weigh_foreign(value)
-    if isinstance(value, (bytes, bytearray, str)):
-        return Weight(sized(value), len(value))
+    if is_a(value, (bytes, bytearray, str)):
+        return Weight(sized(value), length(value))
     if is_library(value):
         return Weight(sized(value), mark="library")
-    if type(value).__name__ in ("BytesIO", "StringIO") and type(value).__module__ == "_io":
-        return Weight(max(sized(value), value.tell()))
+    base = file_class(kind)
+    if base is not None:
+        return Weight(max(sized(value), base.tell(value)))
     inside = queued(value)
     if inside is not None:
         return weigh_container(inside, depth)
-    if isinstance(value, (list, tuple, dict, set, frozenset)) or type(value).__name__ in ("deque", "OrderedDict", "defaultdict"):
+    if is_a(value, CONTAINED):
         return weigh_container(value, depth)
-    module = type(value).__module__.split(".")[0]
+    module = module_of(type(value)).split(".")[0]
     if module == "pandas" and has(value, "memory_usage") and has(value, "dtypes"):
         return weigh_frame(value) if has(value, "columns") else weigh_series(value)
     if module == "torch" and has(value, "data_ptr") and has(value, "storage"):
         return weigh_tensor(value)
-    if module == "torch" and type(value).__name__ in ("TypedStorage", "UntypedStorage"):
+    if is_own_tensor(kind):
+        return weigh_own_tensor(value)
+    if module == "torch" and class_name(value) in ("TypedStorage", "UntypedStorage"):
         return weigh_storage(value)
-    if module in ("polars", "PIL", "pyarrow") and not isinstance(value, type):
+    if module in ("polars", "PIL", "pyarrow") and not is_a(value, type):
         return weigh_table(value)
-    if type(value).__name__ == "SharedMemory" and isinstance(get(value, "size", None), int):
-        return Weight(value.size, 1, "", "", None, "shared")
-    if isinstance(get(value, "nbytes", None), int) and has(value, "dtype") and has(value, "shape"):
+    if class_name(value) == "SharedMemory" and is_a(get(value, "size", None), int):
+        return Weight(get(value, "size"), 1, "", "", None, "shared")
+    if is_a(get(value, "nbytes", None), int) and has(value, "dtype") and has(value, "shape"):
         return Weight(0) if is_on_device(value) else weigh_array(value)
     if is_database(value):
         return Weight(sized(value), mark="database")
@@ -728,14 +795,14 @@ def weigh(value, depth):
         return weigh_view(value)
     if module == "mmap" and has(value, "size"):
         return weigh_mapping(value)
-    if module == "itertools" and type(value).__name__ == "_tee":
+    if module == "itertools" and class_name(value) == "_tee":
         return weigh_tee(value)
-    if module == "multiprocessing" and type(value).__name__ in ("Pool", "ThreadPool"):
+    if module == "multiprocessing" and class_name(value) in ("Pool", "ThreadPool"):
         return Weight(sized(value))  # results that arrive are what the line that waits for them makes
     if depth > 0 and is_suspended(value):
         return weigh_suspended(value, depth)
-    if callable(value) and not isinstance(value, type):
+    if callable(value) and not is_a(value, type):
         return Weight(sized(value) + sum(weigh(v, depth - 1).size for v in parts_of(value) if depth > 0))
-    if depth > 0 and not isinstance(value, (type, type(sys))) and (has(type(value), "__slots__") or has(type(value), "__dict__")):
+    if depth > 0 and not is_a(value, (type, type(sys))) and (has(type(value), "__slots__") or has(type(value), "__dict__")):
         return weigh_instance(value, depth)
     return Weight(sized(value))

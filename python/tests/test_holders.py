@@ -4,15 +4,17 @@ import collections
 import gc
 import io
 import itertools
+import logging
 import os
 import queue
 import sys
 import tempfile
+import time
 import types
 import unittest
 from unittest import mock
 
-from stowage import _holders
+from stowage import _census, _holders, _objects, _places, _variables, _weighing
 
 try:
     import numpy
@@ -65,6 +67,20 @@ class Lines(unittest.TestCase):
 
     def test_a_call_that_joins_a_name_to_itself_grows_it(self):
         self.assertEqual(self.place("table"), (7, True))
+
+    def test_a_tensor_that_keeps_the_graphs_of_a_loop_grows_where_it_is_added_to(self):
+        source = ["total = zeros(())", "for step in steps:", "    total = total + loss"]
+        with mock.patch.object(_places, "source_lines", lambda path: source):
+            for carries, line in ((True, 3), (False, 3)):
+                place, grows = _holders.place_of("total", "module /x/a.py", Frame("/x/a.py", 3), "torch.Tensor", "", carries)
+                self.assertEqual((place, grows), (f"/x/a.py:{line}", carries))
+
+    def test_an_array_that_a_line_replaces_does_not_grow(self):
+        self.assertEqual(_holders.role_of("a = np.sqrt(a + 1)", "a"), 1)
+        self.assertEqual(_holders.role_of("a = scale(a + 1) + b", "a"), 1)
+        self.assertEqual(_holders.role_of("rows = rows + [part]", "rows"), 2)
+        self.assertEqual(_holders.role_of("self.text = self.text + part", "text"), 2)
+        self.assertEqual(_holders.role_of("text = part + text", "text"), 2)
 
     def test_each_of_several_targets_is_made_by_the_line(self):
         self.assertEqual((self.place("xx"), self.place("yy")), ((3, False), (3, False)))
@@ -195,7 +211,7 @@ class Weights(unittest.TestCase):
             nbytes = 0
 
         values = [([1, 2], "list", ""), (Array(), "array", ""), ({}, "dict", "")]
-        self.assertEqual([one[1] for one in _holders.arrays_first(values)], ["array", "list", "dict"])
+        self.assertEqual([one[1] for one in _holders.arrays_first(values, _holders.Deadline())], ["array", "list", "dict"])
 
     def test_a_node_keeps_its_document(self):
         import xml.dom.minidom
@@ -209,7 +225,7 @@ class Weights(unittest.TestCase):
             self.assertEqual([one[2] for one in found], ["titles"])
             self.assertEqual(found[0][1].mark, "tree")
             self.assertGreater(found[0][1].objects, 60 * 1000)
-        count, _ = _holders.reach(titles[0], set())
+        count, _ = _holders.reach(titles[0], set(), _holders.Deadline())
         self.assertGreater(count, 1000)
 
     def test_a_connection_is_listed_with_the_line_that_opens_it(self):
@@ -234,7 +250,7 @@ class Weights(unittest.TestCase):
         log = logging.getLogger("test_holders")
         log.addHandler(handler)
         self.addCleanup(log.removeHandler, handler)
-        found = [name for value, name, _ in _holders.chained([(log, "log", "module a")], set()) if value is handler.records]
+        found = [name for value, name, _ in _holders.chained([(log, "log", "module a")], set(), _holders.Deadline()) if value is handler.records]
         self.assertEqual([name.rpartition(".")[2] for name in found], ["records"])
 
     @unittest.skipUnless(numpy, "no NumPy")
@@ -386,11 +402,173 @@ class Weights(unittest.TestCase):
 
         held = [str(i) for i in range(2000)]
         state = {Key(): {"a": held}, (1, "b"): held, "c": {Key(): Key()}}
-        for values in (_holders.opened(state, "state"), ((v, n) for v, n, _ in _holders.chained([(state, "state", "module a")], set()))):
+        for values in (_holders.opened(state, "state"), ((v, n) for v, n, _ in _holders.chained([(state, "state", "module a")], set(), _holders.Deadline()))):
             names = [name for value, name in values if value is held]
             self.assertIn("state[(1, 'b')]", names)
         names = [name for _, name in _holders.opened(state, "state")]
         self.assertIn(f"state[{_holders.type_name(Key())}]"[:60], names)
+
+
+CALLS = []  # what the program's own code was called for
+
+
+def noted(name):
+    def method(self, *arguments, **named):
+        CALLS.append(name)
+        if name != "array_finalize":
+            raise RuntimeError(name)
+
+    return method
+
+
+HOSTILE = ("repr", "str", "len", "iter", "getattr", "getitem", "contains", "eq", "bool", "sizeof", "next", "index", "int", "dir", "call",
+           "reversed", "length_hint", "instancecheck", "format", "bytes", "array", "array_finalize", "torch_function", "missing", "get",
+           "buffer", "fspath", "iadd", "getstate", "reduce", "reduce_ex")
+
+
+class Meta(type):
+    """Answers nothing itself: type(value).__name__ would call it."""
+
+    __instancecheck__ = __subclasscheck__ = __len__ = __iter__ = __bool__ = __call__ = noted("meta")
+    __name__ = __mro__ = __flags__ = __bases__ = property(noted("meta"))
+
+    def __getattribute__(cls, name):
+        CALLS.append(f"Meta.{name}")
+        return type.__getattribute__(cls, name)
+
+
+def hostile(base, **more):
+    """Returns a class of the program that notes each call of its code. Its objects are made without it."""
+    names = {f"__{name}__": noted(name) for name in HOSTILE}
+    for name in ("nbytes", "dtype", "shape", "base", "size", "memory_usage", "dtypes", "columns", "cache_info", "get_coro", "data_ptr", "storage",
+                 "queue", "device", "__self__", "__func__", "func", "keywords", "__closure__", "grad_fn", "estimated_size", "getbands",
+                 "gi_frame", "_result", "__wrapped__", "__class__", "items", "keys", "values", "tell", "untyped_storage", "is_deleted"):
+        names[name] = property(noted(name))
+    names["__getattribute__"] = lambda self, name: (CALLS.append(name), object.__getattribute__(self, name))[1]
+    names["__hash__"] = object.__hash__
+    return Meta("Hostile", (base,), {**names, "__module__": "__main__", **more})
+
+
+class HostileTest(unittest.TestCase):
+    """No search runs code of the program."""
+
+    def test_no_code_of_the_program_runs(self):
+        kinds = [hostile(base) for base in (object, list, dict, tuple, set, collections.deque, str, bytes, bytearray, io.BytesIO, Exception)]
+        if numpy is not None:
+            kinds.append(hostile(numpy.ndarray))
+        kinds.append(hostile(object, __slots__=("left", "right")))
+        ended = []
+        held = [list(range(1000)) for _ in range(2000)]
+        made = []
+        for kind in kinds:
+            base = type.__dict__["__mro__"].__get__(kind)[1]
+            given = {str: ("x" * (2 << 20),), bytes: (b"x" * (2 << 20),), bytearray: (2 << 20,)}.get(base, ())
+            given = ((1 << 18,),) if numpy is not None and base is numpy.ndarray else given
+            made.append(base.__new__(kind, *given))
+        weak = __import__("weakref").proxy(made[0])
+        list.extend(made[1], held)
+        dict.update(made[2], enumerate(held))
+        object.__setattr__(made[0], "held", held)
+        module = types.ModuleType("hostile_program")
+        module.__file__ = __file__
+        module.__getattr__ = lambda name: CALLS.append(f"module.{name}")
+        module.made, module.weak, module.kinds, module.one = made, weak, kinds, made[0]
+        module.several = {"a": made[0], "b": made[1], "c": made[2:]}
+        rows = [made[0]] * 2000
+        error = kinds[10].__new__(kinds[10])
+        del ended
+        with mock.patch.dict(sys.modules, {"hostile_program": module}):
+            CALLS.clear()
+            frame = sys._getframe()
+            found = list(_holders.largest(frame, [], 32 << 20, True, 0.3))
+            _holders.object_lines(found, frame)
+            _holders.frame_lines(frame)
+            for value in [*made, weak, error, rows, *kinds]:
+                _holders.weigh(value, _holders.DEEP)
+                _holders.fields_of(value)
+                _holders.slots_of(value)
+            for stage in (_holders.instances(_holders.Deadline(0.1)), _holders.nameless(("what line 1 makes", "f at a:1"), _holders.Deadline(0.1)),
+                          _holders.unheld(32 << 20, _holders.Deadline(0.1), {}, True), _holders.trees([(rows, "rows", "")], 1, _holders.Deadline(0.1)),
+                          _holders.chained([(value, "x", "module a") for value in made], set(), _holders.Deadline(0.1))):
+                list(stage)
+            finder = _objects.Finder()
+            self.assertTrue(_objects.find_large(1 << 20))
+            for value in made[:3] + made[-2:]:
+                finder.paths(value)
+            called = CALLS[:]
+        self.assertEqual(sorted(set(called)), [])
+        self.assertTrue(any(weight.size >= 8 << 20 for _, weight, *_ in found))
+        self.assertTrue(rows and isinstance(held, list))
+
+    def test_a_container_with_many_elements_is_not_opened_for_its_attributes(self):
+        class Table(dict):
+            def __init__(self):
+                super().__init__((i, i) for i in range(1_000_000))
+                self.rows = [1]
+
+        one, counter = Table(), collections.Counter({i: i for i in range(1_000_000)})
+        with mock.patch.object(_weighing.gc, "get_referents", side_effect=AssertionError):
+            self.assertEqual(_holders.fields_of(one), {"rows": [1]})
+            self.assertEqual(_holders.fields_of(counter), {})
+
+    def test_a_long_list_of_nodes_is_named_without_a_list_of_all_objects(self):
+        head = None
+        for _ in range(3000):
+            head = Node_of_a_list(head)
+        with mock.patch.object(_holders, "blocks_held", lambda: 40_000_000), mock.patch.object(_holders, "is_own_module", lambda name: True), \
+                mock.patch.object(_holders, "listed", side_effect=AssertionError):
+            (size, weight, name, *_), = _holders.linked(head, 1 << 20, _holders.Deadline(), "head")
+        self.assertTrue(name.endswith("Node_of_a_list.next of head"), name)
+        self.assertGreater(weight.count, 1_000_000)
+
+    @unittest.skipUnless(numpy, "numpy is not installed")
+    def test_the_list_of_a_handler_is_named_before_what_its_records_hold(self):
+        class Keep(logging.Handler):
+            def __init__(self):
+                super().__init__()
+                self.records = []
+
+            def emit(self, record):
+                self.records.append(record)
+
+        log = logging.getLogger("stowage.test.keep")
+        log.propagate = False
+        log.setLevel(logging.INFO)
+        handler = Keep()
+        log.addHandler(handler)
+        for _ in range(200):
+            log.info("batch %s", numpy.ones(1 << 15))
+        held = handler.records
+        own = lambda name: name == __name__  # noqa: E731
+        try:
+            with mock.patch.object(_census, "is_own_module", own):
+                names = [name for value, name, _ in _holders.instances(_holders.Deadline(5)) if value is held]
+            self.assertTrue(names and names[0].endswith("Keep.records"), names)
+        finally:
+            log.removeHandler(handler)
+
+    def test_texts_that_a_comprehension_makes_are_the_rest_of_what_is_held(self):
+        made, held = ("what line 7 makes", "f at a.py:7"), 400 << 20
+        with mock.patch.object(_holders, "blocks_held", lambda: 2_000_000):
+            for keeps, least in ((False, 90), (True, 380)):
+                (size, *_), = _holders.unnamed(made, [], held, True, keeps)
+                self.assertGreater(size, least << 20)
+                self.assertLess(size, held if keeps else 100 << 20)
+
+    def test_a_search_ends_when_its_time_is_over(self):
+        head = None
+        for _ in range(200_000):
+            head = Node_of_a_list(head)
+        own = lambda name: name == __name__  # noqa: E731
+        with mock.patch.object(_variables, "is_own_module", own), mock.patch.object(_holders, "is_own_module", own):
+            began = time.thread_time()
+            list(_holders.largest(sys._getframe(), [], 1 << 30, True, 0.01))
+        self.assertLess(time.thread_time() - began, 0.4)
+
+
+class Node_of_a_list:
+    def __init__(self, after):
+        self.next = after
 
 
 class Emptied(list):
@@ -488,7 +666,7 @@ class DeviceTest(unittest.TestCase):
         kind = fake_class("torch.storage", "TypedStorage", __sizeof__=warns, __len__=warns, __getattr__=warns, nbytes=warns,
                           __init__=lambda self: setattr(self, "_untyped_storage", inner()))
         self.assertEqual(self.held(kind), [64, 24 * 64, 64])
-        self.assertEqual(_holders.reach([kind()], set())[0] > 0, True)
+        self.assertEqual(_holders.reach([kind()], set(), _holders.Deadline())[0] > 0, True)
 
     def test_arrays_on_the_host_are(self):
         for name, kind in self.ON_HOST.items():

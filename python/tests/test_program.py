@@ -2,6 +2,7 @@
 
 import sys
 import threading
+import time
 import unittest
 
 import stowage
@@ -121,6 +122,63 @@ class Program(unittest.TestCase):
 
         odd, batch_size = Odd(), Vain(4)  # noqa: F841
         self.assertTrue(self.say()["program"] == "1")
+
+    def test_no_code_of_the_program_runs(self):
+        torch, ran = self.torch, []
+
+        def trap(name):
+            def method(*_, **__):
+                ran.append(name)
+                raise RuntimeError(name)
+
+            return method
+
+        names = """__getattribute__ __getattr__ __len__ __iter__ __getitem__ __contains__ __repr__ __str__ __eq__ __hash__ __bool__ __index__
+            __torch_function__ __torch_dispatch__ keys values items get parameters named_modules modules children __reversed__""".split()
+        traps = {name: trap(name) for name in names}
+        traps["__torch_function__"] = classmethod(trap("__torch_function__"))
+        traps["__torch_dispatch__"] = classmethod(trap("__torch_dispatch__"))
+        for name in ("__class__", "__dict__", "shape", "device", "grad_fn", "param_groups", "state", "batch_size", "training", "dtype", "_modules"):
+            traps[name] = property(trap(name))
+        kind = type("Kind", (type,), {"__instancecheck__": trap("instance"), "__subclasscheck__": trap("subclass"), "__getattribute__": trap("kind")})
+        vain = type.__new__(kind, "Vain", (), dict(traps))
+        here = []
+        for base in (object, list, dict, tuple, torch.nn.Module, torch.Tensor, torch.optim.SGD):
+            made = type.__new__(type, "Made", (base,), dict(traps))
+            if base is torch.Tensor:
+                here.append(torch._C.TensorBase._make_subclass(made, torch.zeros(3)))
+            else:
+                here.append(base.__new__(made) if base is not object else object.__new__(made))
+        first, second, third, fourth, fifth, sixth, seventh = here  # noqa: F841
+        eighth = object.__new__(vain)  # noqa: F841
+        model, optimizer, losses = fifth, seventh, [first, second, third, fourth, sixth] * 3  # noqa: F841
+
+        class Mode(torch.overrides.TorchFunctionMode):
+            def __torch_function__(self, function, types, args=(), kwargs=None):
+                ran.append(function)
+                return function(*args, **(kwargs or {}))
+
+        plain = torch.zeros(2, 3)  # noqa: F841
+        with Mode():
+            del ran[:]
+            seen = self.say()
+            came = list(ran)
+        del first, second, third, fourth, fifth, sixth, seventh, eighth, model, optimizer, losses, here, traps
+        self.assertEqual(came, [])
+        self.assertEqual(seen["program"], "1")
+
+    def test_large_variables_take_no_time(self):
+        torch = self.torch
+        deep = []
+        for _ in range(5000):
+            deep = [deep, {"more": deep}]
+        wide = {n: [n] for n in range(300_000)}  # noqa: F841
+        round_ = []
+        round_.append(round_)
+        graphs = [(torch.zeros(1, requires_grad=True) * n) for n in range(20_000)]  # noqa: F841
+        began = time.monotonic()
+        self.say()
+        self.assertLess(time.monotonic() - began, 10)  # 0.1 s on an idle machine
 
     def test_the_text_is_bounded(self):
         torch = self.torch

@@ -13,10 +13,37 @@ static void leave_out_growth(fix_case *m) {
     if (grew(m, i)) whatif_scale(&m->w, i, 0);
 }
 
+/* Adds what the program's own source shows. Returns NULL if it shows nothing of these kinds. */
+static fix *add_advice(fix_case *m, uint32_t kinds) {
+  const program_advice *a = program_advice_of(&m->e->program, kinds);
+  return a != NULL ? fix_add(m, a->cost, "%s", a->change) : NULL;
+}
+
+/* The graphs of several passes wait for one backward pass: each pass can have its own. */
+static void one_pass_at_a_time(fix_case *m) {
+  const program_advice *a = program_advice_of(&m->e->program, ADVICE_SUMMED);
+  if (a == NULL) return;
+  uint64_t passes = m->e->live_by_phase[PHASE_FORWARD];
+  fix_estimate(fix_add(m, a->cost, "%s", a->change), passes / (a->graphs + 1) * a->graphs, true);
+}
+
 stow_status fix_graph(fix_case *m) {
   const growth *g = &m->f->growth;
   char at[256];
+  if (!g->found) {
+    one_pass_at_a_time(m);
+    return STOW_OK;
+  }
   leave_out_growth(m);
+  fix *own = add_advice(m, ADVICE_KEPT | ADVICE_CARRIED | ADVICE_SUMMED);
+  if (own != NULL) return fix_replay(m, own, false);
+  own = add_advice(m, ADVICE_NEEDED);
+  if (own != NULL) {
+    fix_estimate(own, g->total / 2, false);
+    return STOW_OK;
+  }
+  own = add_advice(m, ADVICE_WITHOUT);
+  if (own != NULL) return fix_replay(m, own, false);
   fix *x = fix_add(m, "none; .item() waits for the device once per iteration",
                    "at %s: add the number, not the tensor with its graph: total += loss.item() "
                    "(or loss.detach()); %s",
@@ -71,6 +98,12 @@ stow_status fix_no_grad(fix_case *m) {
   if (last != UINT32_MAX) whatif_scale(&m->w, last, 1), outputs += e->time.lifetimes[last].bytes;
   /* What each iteration still keeps fills any memory, only later. */
   bool still_grows = (double)outputs >= OUTPUTS_GROW * (double)g->total;
+  fix *own = add_advice(m, ADVICE_WITHOUT);
+  if (own == NULL) own = add_advice(m, ADVICE_KEPT | ADVICE_CARRIED);
+  if (own != NULL) {
+    if (still_grows) fix_also(own, ", and keep its outputs on the host (.cpu()): they also grow");
+    return fix_replay(m, own, false);
+  }
   fix *x =
       fix_add(m, "none: no backward pass runs there",
               "put `with torch.no_grad():` (or torch.inference_mode()) around the call at %s%s",
@@ -97,8 +130,16 @@ static stow_status drop_copies(fix_case *m) {
 stow_status fix_leak(fix_case *m) {
   const growth *g = &m->f->growth;
   char at[256];
+  const program_advice *a = program_advice_of(&m->e->program, ADVICE_VALUES);
+  if (!g->found && m->f->copies.copy_count == 0 && a != NULL) {
+    fix_estimate(fix_add(m, a->cost, "%s", a->change), a->held_bytes, true);
+    return STOW_OK;
+  }
   if (!g->found) return drop_copies(m);
   leave_out_growth(m);
+  fix *own = g->swells ? NULL : add_advice(m, ADVICE_VALUES);
+  if (own == NULL && !g->swells) own = add_advice(m, ADVICE_KEPT);
+  if (own != NULL) return fix_replay(m, own, false);
   /* A helper makes it; the code that keeps it is in an outer frame. */
   uint32_t helped = m->e->helped_of_stack[g->stack_id];
   fix_place(m, at, helped != 0 ? helped : m->e->user_of_stack[g->stack_id]);

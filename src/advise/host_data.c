@@ -5,6 +5,7 @@
 #include "advise/host_case.h"
 #include "advise/host_line.h"
 #include "advise/host_read.h"
+#include "advise/host_way.h"
 
 /* Two arrays of the same shape, except for a few rows, or of about the same number of bytes. */
 static bool look_alike(const host_object *a, const host_object *b) {
@@ -192,6 +193,25 @@ static void join_once(char *out, size_t size, const char *copying, const host_ob
              "in parts, and drop the old name (del) before the next step");
 }
 
+/* Writes how a line that makes a new array from one can do without it. "a = np.sqrt(a + 1)"
+ * replaces it, so the values may go into its own memory. Another name may need the old values
+ * later. */
+static void write_in_place(char *out, size_t size, const host_record *r, const host_object *o) {
+  char target[64];
+  const char *source = host_line_own(r);
+  host_line_target(source, target, sizeof target);
+  if (strcmp(target, o->name) == 0 && strstr(o->of, "float") != NULL)
+    snprintf(out, size,
+             "work in place, in the memory of %.24s: np.add(%.24s, 1, out=%.24s), np.sqrt(%.24s, "
+             "out=%.24s), %.24s *= 2; or a block of rows at a time; float32 takes half",
+             o->name, o->name, o->name, o->name, o->name, o->name);
+  else
+    snprintf(out, size,
+             "work in place if the old values are not needed (out=%s, %s /= 255), or on a block of "
+             "rows at a time; and in the smallest type that is enough (float32 instead of float64)",
+             o->name, o->name);
+}
+
 /* The line that fills an array joins parts to it, as the array in a loop of concatenate: each
  * iteration makes a new one. The program may be at another line by the time it is asked. */
 static const char *joined_elsewhere(const host_case *c, const host_object *o) {
@@ -258,7 +278,7 @@ void host_find_copies(host_case *c) {
                        : made && making == HOST_MAKES_BY_OPERATOR ? 0.8
                        : made                                     ? 0.65
                                                                   : 0.5);
-  char where[160], change[400];
+  char where[160], change[400], in_place[400];
   host_line_where(r, where, sizeof where);
   if (elsewhere != NULL) host_place(where, sizeof where, first);
   if (second != NULL && elsewhere == NULL)
@@ -275,11 +295,15 @@ void host_find_copies(host_case *c) {
   if (copying != NULL && elsewhere == NULL) cause_say(to, "the program was inside %s", copying);
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
   join_once(change, sizeof change, copying, first);
+  const host_way *inside = made ? host_way_of_library(r) : NULL; /* what a library makes of it */
+  write_in_place(in_place, sizeof in_place, r, first);
   host_add_fix(c, second != NULL ? sum - first->bytes : first->bytes,
-               made ? "work in place (x /= 255, out=x), or in parts; and in the smallest type that "
-                      "is enough (float32 instead of float64)"
-                    : change,
-               made ? "the old values are gone" : "the full size must be known in advance");
+               inside != NULL ? inside->change
+               : made         ? in_place
+                              : change,
+               inside != NULL ? inside->cost
+               : made         ? "the old values are gone"
+                              : "the full size must be known in advance");
 }
 
 /* ---- files ---- */

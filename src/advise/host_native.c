@@ -269,6 +269,36 @@ static void find_activations(host_case *c, uint64_t bare) {
       "no gradients are computed");
 }
 
+/* Returns the list of tensors that grows at a line of the program, if it is a tenth of what is
+ * held: what each pass computes beside its result is freed, but lies between results that are kept,
+ * so malloc cannot give it back. NULL if there is none. */
+static const host_object *find_kept(const host_record *r) {
+  for (size_t i = 0; i < r->object_count; i++) {
+    const host_object *o = &r->objects[i];
+    if (o->grows && host_is_container(o) && strcmp(o->of, "torch.Tensor") == 0 && o->count >= 8 &&
+        evidence_share(o->bytes, r->held_bytes) >= 0.1)
+      return o;
+  }
+  return NULL;
+}
+
+static void add_kept(host_case *c, const host_object *o, uint64_t bare) {
+  cause *to = host_add(c, CAUSE_HOST_LEAK, 0.75);
+  char text[480], change[400];
+  host_describe(text, sizeof text, o);
+  cause_head(to, "%s; with what the passes free between them %s", text,
+             cause_size(o->bytes + bare));
+  cause_say(to, "no tensor is in an autograd graph: these are results, not activations");
+  cause_say(to, "memory that a pass frees lies between results that are kept: malloc keeps it");
+  if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
+  snprintf(change, sizeof change,
+           "make one tensor for all results before the loop, and fill it: %.40s = torch.empty((n, "
+           "…)); %.40s[i] = …; or keep of each only what is needed (a mean, .half()), or write it "
+           "to a file (torch.save)",
+           o->name, o->name);
+  host_add_fix(c, bare, change, "the number of results must be known");
+}
+
 /* Returns whether a queue or a deque is a fifth of what is held: it held more before, and what it
  * freed stays with the allocator. */
 static bool empties(const host_record *r) {
@@ -307,6 +337,11 @@ void host_find_native(host_case *c) {
   int pass = pass_of(r);
   if (uses_cuda(r) && bare <= CUDA_MOST) {
     find_cuda(c, bare);
+    return;
+  }
+  const host_object *kept = pass != PASS_NONE && records_nothing(r) ? find_kept(r) : NULL;
+  if (kept != NULL) {
+    add_kept(c, kept, bare);
     return;
   }
   if (pass != PASS_NONE) {

@@ -30,6 +30,13 @@ static const host_way ways[] = {
      "first (drop_duplicates, or groupby(key).agg); merge(…, validate=\"many_to_one\") checks "
      "that; or merge a block of rows at a time and reduce it",
      "other columns cannot be used later"},
+    {"join join_asof", CAUSE_HOST_LIMIT,
+     "a join pairs every row with every row of the same key, in a new table of all columns beside "
+     "both",
+     "make the keys of one side unique first (group by the key, or drop duplicates), or select "
+     "only the columns that are used; in polars a.lazy().join(b.lazy(), on=…).group_by(…).agg(…)"
+     ".collect(engine=\"streaming\") never makes the whole table",
+     "other columns cannot be used later"},
     {"get_dummies", CAUSE_HOST_LIMIT, "it makes one column for every value",
      "pandas.get_dummies(…, sparse=True); but look first: a column with thousands of values is "
      "often "
@@ -61,6 +68,11 @@ static const host_way ways[] = {
      "it reads all rows of the query at once",
      "for part in pandas.read_sql(…, chunksize=100000); let SQL filter and sum (WHERE, GROUP BY)",
      "a loop over the parts"},
+    {"[[0] * [[0]* [[0.0] * [[None] * [[False] * [[float(", CAUSE_HOST_OBJECTS,
+     "a list of lists has a reference of 8 bytes for each cell, and an object for each number",
+     "numpy.zeros((rows, columns), numpy.int32): 4 bytes a cell (float32, bool); or only the rows "
+     "that are still read: two, if each row needs the one before it alone",
+     "single cells are read more slowly"},
     {"[json.loads(", CAUSE_HOST_DATASET_WHOLE, "it keeps an object for every line of the file",
      "use each line's object as it is read: for line in file: use(json.loads(line)); or keep only "
      "the fields that are used, as numbers in arrays",
@@ -128,6 +140,13 @@ static const host_way ways[] = {
      "work on a block of rows at a time: for i in range(0, n, 500): f(x[i:i + 500], x); "
      "scipy.spatial.distance.cdist needs no array of differences; float32 halves it",
      "a loop over the blocks"},
+    {"linkage fclusterdata fastcluster.linkage", CAUSE_HOST_LIMIT,
+     "it needs a table with one number for every pair of rows",
+     "cluster a sample, and give each other row the cluster of its nearest neighbour: i = "
+     "numpy.random.default_rng(0).choice(len(x), 2000, replace=False); "
+     "linkage(x[i], method=\"average\"); or a method without such a table: "
+     "sklearn.cluster.Birch, MiniBatchKMeans, HDBSCAN",
+     "less exact"},
     {"cdist pdist outer pairwise_distances cosine_similarity", CAUSE_HOST_LIMIT,
      "it has one number for every pair of rows",
      "a block of rows at a time: for i in range(0, n, 500): f(x[i:i + 500], x), and keep only what "
@@ -155,11 +174,23 @@ static const host_way ways[] = {
      "smaller trees: min_samples_leaf=20 or max_depth=12, and fewer (n_estimators=100); "
      "max_samples=0.2 gives each tree a part of the rows",
      "a coarser model"},
+    {"lightgbm.Dataset lgb.Dataset", CAUSE_HOST_LIMIT,
+     "LightGBM makes bins of the data beside it, one byte or two for each value, and a copy in "
+     "rows or of another type first if it needs one",
+     "give it float32 in rows (x.astype(np.float32)), and drop the array once the bins are made: "
+     "d = lgb.Dataset(x, y, free_raw_data=True).construct(); del x; or let it read the file "
+     "itself: lgb.Dataset(\"train.csv\", params={\"two_round\": True, \"max_bin\": 63})",
+     "slightly coarser splits"},
+    {"xgboost.DMatrix xgb.DMatrix", CAUSE_HOST_LIMIT,
+     "XGBoost keeps all values as float32 beside the data",
+     "xgboost.QuantileDMatrix(x, y, max_bin=64) instead of DMatrix, with float32 or sparse input; "
+     "then del x",
+     "slightly coarser splits"},
     {"PolynomialFeatures", CAUSE_HOST_LIMIT, "it has a column for every product of columns",
      "fewer columns: interaction_only=True, a lower degree, or products of chosen columns only",
      "the model sees fewer products"},
     {"GaussianProcessRegressor GaussianProcessClassifier AgglomerativeClustering "
-     "AffinityPropagation SpectralClustering TSNE MDS Isomap linkage",
+     "AffinityPropagation SpectralClustering TSNE MDS Isomap",
      CAUSE_HOST_LIMIT, "it needs a table with one number for every pair of rows",
      "fit fewer rows: i = rng.choice(len(x), 2000, replace=False); fit(x[i], y[i]); or a method "
      "without such a table: kernel_approximation.Nystroem, MiniBatchKMeans, HDBSCAN",
@@ -171,6 +202,12 @@ static const host_way ways[] = {
      "go through it one at a time: for item in …; if all are needed at the end, put them into an "
      "array: numpy.fromiter(…, dtype=…)",
      "it can be read only once"},
+    {".astype(np.float64) .astype(numpy.float64) .astype(float) .astype('float64') "
+     ".astype(\"float64\")",
+     CAUSE_HOST_COPIES, "it makes a second array of 8 bytes a number",
+     "float32, 4 bytes a number, with the next step in place: y = x.astype(np.float32); y /= 255; "
+     "or convert a batch when it is used: x[i:i + 100].astype(…)",
+     "7 digits instead of 15"},
     {"np.array numpy.array np.asarray np.stack", CAUSE_HOST_COPIES,
      "it copies all parts into one array",
      "windows of one array need no copy: numpy.lib.stride_tricks.sliding_window_view(x, "
@@ -194,19 +231,42 @@ static bool splits_array(const char *source, const char *at) {
   return false;
 }
 
+/* Returns whether a line joins tables, and not texts, paths or threads. */
+static bool joins_tables(const char *source) {
+  return strstr(source, "on=") != NULL || strstr(source, "how=") != NULL ||
+         strstr(source, "_on=") != NULL;
+}
+
 /* Returns whether a line calls `name` in a way that needs little memory. */
 static bool calls_with_care(const char *name, const char *source) {
   if (strcmp(name, "split") == 0) { /* a tensor into parts of a size; a text is split at a text */
     const char *at = strstr(source, ".split(");
     return at != NULL && ((at[7] >= '0' && at[7] <= '9') || splits_array(source, at));
   }
+  if (strcmp(name, "dumps") == 0) return strstr(source, " for ") != NULL; /* of one part each */
+  if (strcmp(name, "join") == 0) return !joins_tables(source);
   return strcmp(name, "svd") == 0 && strstr(source, "full_matrices=False") != NULL;
+}
+
+/* Returns whether a line contains one of these texts, which begin with a sign. A text may contain
+ * spaces: the next one begins behind " [" or " .". */
+static bool has_text(const char *source, const char *texts) {
+  char one[48];
+  for (const char *at = texts; *at != '\0';) {
+    const char *end = at + 1;
+    while (*end != '\0' && !(end[0] == ' ' && strchr("[.", end[1]) != NULL && end[1] != '\0'))
+      end++;
+    snprintf(one, sizeof one, "%.*s", (int)(end - at), at);
+    if (strstr(source, one) != NULL) return true;
+    at = end + (*end == ' ');
+  }
+  return false;
 }
 
 const host_way *host_way_of(const char *source) {
   for (size_t i = 0; source != NULL && i < sizeof ways / sizeof *ways; i++) {
     if (strchr("[.]", ways[i].calls[0]) != NULL) {
-      if (strstr(source, ways[i].calls) != NULL) return &ways[i];
+      if (has_text(source, ways[i].calls)) return &ways[i];
       continue;
     }
     char name[48];
@@ -224,7 +284,10 @@ const host_way *host_way_of(const char *source) {
  * whose row says more. The first row that matches any frame counts. */
 static const struct {
   const char *path, *call;
-} inner[] = {{"/sklearn/preprocessing/_encoders.py", "OneHotEncoder()"},
+} inner[] = {{"/lightgbm/basic.py", "lightgbm.Dataset()"},
+             {"/xgboost/core.py", "xgboost.DMatrix()"},
+             {"/xgboost/data.py", "xgboost.DMatrix()"},
+             {"/sklearn/preprocessing/_encoders.py", "OneHotEncoder()"},
              {"/sklearn/preprocessing/_polynomial.py", "PolynomialFeatures()"},
              {"/sklearn/gaussian_process/", "GaussianProcessRegressor()"},
              {"/sklearn/manifold/", "TSNE()"},
@@ -241,8 +304,7 @@ static const struct {
              {"/pandas/core/reshape/encoding.py", "get_dummies()"},
              {"/pandas/core/reshape/reshape.py", "unstack()"}};
 
-/* Returns the way of the library that the program's innermost line has called, or NULL. */
-static const host_way *way_of_library(const host_record *r) {
+const host_way *host_way_of_library(const host_record *r) {
   for (size_t k = 0; k < sizeof inner / sizeof *inner; k++)
     for (size_t i = 0; i < r->frame_count && !host_line_is_own(&r->frames[i]); i++)
       if (strstr(r->frames[i].file, inner[k].path) != NULL) return host_way_of(inner[k].call);
@@ -380,7 +442,7 @@ static bool find_making(host_case *c) {
     return true;
   }
   const host_way *way = host_way_of(m.source);
-  if (way == NULL) way = way_of_library(r);
+  if (way == NULL) way = host_way_of_library(r);
   if (way == NULL || host_line_reads(r) != NULL) return false;
   if (way->id == CAUSE_HOST_OBJECTS && !shows_objects(r, made)) return false;
   say_making(r, &m, what, sizeof what, made);

@@ -4,6 +4,7 @@
 #define ADVISE_HOST_WAY_H
 
 #include "advise/causes.h"
+#include "run/host_record.h"
 
 typedef struct host_way {
   const char
@@ -16,5 +17,8 @@ typedef struct host_way {
 
 /* Returns the way of a line of Python, or NULL. */
 const host_way *host_way_of(const char *source);
+
+/* Returns the way of the library that the program's innermost line has called, or NULL. */
+const host_way *host_way_of_library(const host_record *r);
 
 #endif

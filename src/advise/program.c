@@ -102,6 +102,31 @@ static uint32_t count_of(uint64_t number) {
   return number < 1000000 ? (uint32_t)number : 0;
 }
 
+/* Parses "kept 12 4096\tCHANGE\tCOST". */
+static void read_advice(program_facts *p, scan_text line, const char *at) {
+  static const struct {
+    const char *name;
+    program_advice_kind kind;
+  } kinds[] = {{"kept", ADVICE_KEPT},     {"carried", ADVICE_CARRIED}, {"summed", ADVICE_SUMMED},
+               {"needed", ADVICE_NEEDED}, {"without", ADVICE_WITHOUT}, {"values", ADVICE_VALUES}};
+  char name[16];
+  program_advice a = {.kind = 0};
+  take_word(name, sizeof name, line, &at);
+  uint64_t graphs = take_number(line, &at);
+  a.held_bytes = scan_number(line, at) <= PROGRAM_BYTES_MAX ? scan_number(line, at) : 0;
+  const char *change = scan_find(scan_from(line, at), "\t");
+  const char *cost = change != NULL ? scan_find(scan_from(line, change), "\t") : NULL;
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+    if (strcmp(name, kinds[i].name) == 0) a.kind = kinds[i].kind;
+  if (a.kind == 0 || cost == NULL || p->advice_count == PROGRAM_ADVICE_MAX) return;
+  /* A change that is cut would be wrong. */
+  if ((size_t)(cost - 1 - change) >= sizeof a.change) return;
+  scan_copy(a.change, sizeof a.change, line, change, "\t");
+  scan_copy(a.cost, sizeof a.cost, line, cost, "\t");
+  a.graphs = graphs < 1000000 ? (uint32_t)graphs : 0;
+  if (a.change[0] != '\0') p->advice[p->advice_count++] = a;
+}
+
 static void read_line(program_facts *p, scan_text line) {
   char key[24];
   uint64_t a = 0, b = 0;
@@ -126,6 +151,7 @@ static void read_line(program_facts *p, scan_text line) {
   if (strcmp(key, "on_device") == 0) p->device_bytes = take_number(line, &at);
   if (strcmp(key, "gradients") == 0) p->gradient_bytes = take_number(line, &at);
   if (strcmp(key, "dtype") == 0) read_dtype(p, line, at);
+  if (strcmp(key, "advice") == 0) read_advice(p, line, at);
   if (strcmp(key, "head") == 0) p->head = take_number(line, &at);
   if (strcmp(key, "optimizer") == 0) read_optimizer(p, line, at);
   if (strcmp(key, "input") == 0) read_input(p, line, at);
@@ -149,6 +175,12 @@ void program_read(program_facts *p, const char *text, size_t count) {
   if (scan_number(line, line.at + strlen("program ")) != VERSION) return;
   p->known = true;
   while (scan_next_line(&rest, &line)) read_line(p, line);
+}
+
+const program_advice *program_advice_of(const program_facts *p, uint32_t kinds) {
+  for (uint32_t i = 0; i < p->advice_count; i++)
+    if ((p->advice[i].kind & kinds) != 0) return &p->advice[i];
+  return NULL;
 }
 
 bool program_trains(const program_facts *p) {

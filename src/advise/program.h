@@ -13,6 +13,7 @@
 
 #define PROGRAM_INPUTS_MAX 4
 #define PROGRAM_DIMS_MAX   8
+#define PROGRAM_ADVICE_MAX 4
 /* The largest size in it; larger ones are ignored. */
 #define PROGRAM_BYTES_MAX (UINT64_C(1) << 50)
 
@@ -41,6 +42,23 @@ typedef struct program_input {
   uint64_t dims[PROGRAM_DIMS_MAX];
 } program_input;
 
+/* What the program's source shows about what it keeps, in bits. */
+typedef enum program_advice_kind {
+  ADVICE_KEPT = 1 << 0,    /* values with graphs that no backward pass uses */
+  ADVICE_CARRIED = 1 << 1, /* a state that each turn of a loop makes from the one before */
+  ADVICE_SUMMED = 1 << 2,  /* terms that one backward pass is run on */
+  ADVICE_NEEDED = 1 << 3,  /* graphs that a backward pass needs */
+  ADVICE_WITHOUT = 1 << 4, /* a loop without a backward pass */
+  ADVICE_VALUES = 1 << 5,  /* tensors without graphs */
+} program_advice_kind;
+
+typedef struct program_advice {
+  program_advice_kind kind;
+  uint32_t graphs;     /* how many are kept; 0: unknown */
+  uint64_t held_bytes; /* of the tensors that are kept on a device, about; 0: unknown */
+  char change[400], cost[160];
+} program_advice;
+
 typedef struct program_facts {
   bool known; /* a text of a known version was present */
   program_step step;
@@ -65,11 +83,15 @@ typedef struct program_facts {
   uint32_t input_count;
   uint64_t batch;   /* samples; 0: unknown */
   bool batch_named; /* from a variable or a DataLoader; otherwise it is the first dimension */
+  program_advice advice[PROGRAM_ADVICE_MAX];
+  uint32_t advice_count;
 } program_facts;
 
 /* Parses `count` bytes, which need not end with a zero byte. */
 void program_read(program_facts *p, const char *text, size_t count);
 
+/* Returns the first advice of one of the kinds, NULL if there is none. */
+const program_advice *program_advice_of(const program_facts *p, uint32_t kinds);
 /* Returns whether it trains: there is an optimizer, a gradient or a backward pass. */
 bool program_trains(const program_facts *p);
 /* Returns whether it runs without training, as far as the program reported. False if unknown. */

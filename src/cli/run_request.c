@@ -98,18 +98,18 @@ static uint64_t own_time_ns(const run_request *a, uint64_t now_ns) {
   return waited < passed ? passed - waited : 0;
 }
 
-static void post(run_request *a, const tree_process *p, uint64_t now_ns) {
+static void post(run_request *a, const tree_process *p, bool thorough, uint64_t now_ns) {
   if (p->pid != a->pid || p->held_bytes > a->most_bytes) a->most_bytes = p->held_bytes;
   a->pid = p->pid;
   a->bytes = p->held_bytes;
   a->whole = false;
   a->asked_ns = now_ns;
   a->waited_ns = waited_ns(p->pid);
-  a->serial = request_post(a->word, p->pid);
+  a->serial = request_post(a->word, p->pid, thorough);
 }
 
 void run_request_now(run_request *a, const host_record *h, uint64_t now_ns) {
-  if (a->word != NULL && h->process_count > 0) post(a, choose_process(a, h), now_ns);
+  if (a->word != NULL && h->process_count > 0) post(a, choose_process(a, h), true, now_ns);
 }
 
 void run_request_soon(run_request *a, const host_record *h, uint64_t left_bytes, uint64_t now_ns) {
@@ -126,7 +126,7 @@ void run_request_soon(run_request *a, const host_record *h, uint64_t left_bytes,
     uint64_t rest_ns = a->whole ? (REST + 1) * a->took_ns : LOST_NS;
     if (p->held_bytes < a->bytes + a->bytes / 10 || now_ns < a->asked_ns + rest_ns) return;
   }
-  post(a, p, now_ns);
+  post(a, p, true, now_ns);
 }
 
 /* Returns whether a process holds twice as much as at any request before. */
@@ -149,7 +149,7 @@ void run_request_rise(run_request *a, const host_record *h, unsigned part, uint6
     if (a->whole ? own_time_ns(a, now_ns) < rest * a->spent_ns : now_ns < a->asked_ns + LOST_NS)
       return;
   }
-  post(a, p, now_ns);
+  post(a, p, often, now_ns);
 }
 
 bool run_request_lacks(const run_request *a, pid_t pid, uint64_t bytes, uint64_t now_ns) {
@@ -164,7 +164,7 @@ bool run_request_lacks(const run_request *a, pid_t pid, uint64_t bytes, uint64_t
 void run_request_settled(run_request *a, const host_record *h, uint64_t now_ns) {
   if (h->process_count == 0) return;
   const tree_process *p = choose_process(a, h);
-  if (run_request_lacks(a, p->pid, p->held_bytes, now_ns)) post(a, p, now_ns);
+  if (run_request_lacks(a, p->pid, p->held_bytes, now_ns)) post(a, p, false, now_ns);
 }
 
 void run_request_forget(run_request *a) {

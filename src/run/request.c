@@ -33,9 +33,10 @@ void request_close(request *r) {
   if (r != NULL) munmap(r, REQUEST_BYTES);
 }
 
-uint32_t request_post(request *r, pid_t pid) {
+uint32_t request_post(request *r, pid_t pid, bool thorough) {
   ASSERT(r != NULL && pid > 0);
   atomic_store(&r->pid, (int32_t)pid);
+  atomic_store(&r->thorough, (int32_t)thorough);
   uint32_t serial = atomic_fetch_add(&r->serial, 1) + 1;
   syscall(SYS_futex, &r->serial, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
   return serial;

@@ -511,4 +511,96 @@ TEST(quantized_weights_leave_room_for_unpacked_layers)
   }
 }
 
+#define ADVICE(kind, change) "advice " kind " 0\t" change "\tnone\n"
+#define KEPT                 "at train.py:11: losses.append(loss.detach())"
+#define TRAINS               "program 1\nstep forward\ngrad 1\noptimizer SGD 100 400 0\n"
+
+/* A loop whose turns each leave a pass and a number: what losses.append(loss) does. */
+static void keep_graphs(author *a, const char *facts) {
+  start(a, 2 * GIB, facts);
+  uint32_t batch = stack_of(a, (frame_text[]){{"main", TRAIN, 8}}, 1);
+  uint32_t loss = stack_of(a, (frame_text[]){{"main", TRAIN, 10}}, 1);
+  run_layers(a, 4, MIB, 0, 0);
+  for (uint32_t i = 0; i < 12; i++) {
+    take(a, 8 * MIB, batch);
+    for (uint32_t layer = 0; layer < 4; layer++) take(a, 32 * MIB, layer_stack(a, layer));
+    take(a, 4, loss);
+  }
+  fail_with(a, 512 * MIB, layer_stack(a, 0));
+}
+
+TEST(the_line_that_the_program_reports_is_the_first_fix)
+{
+  author a;
+  keep_graphs(&a, TRAINS ADVICE("kept 12", KEPT));
+  CHECK_TEXT(first_cause(&a), "graph_kept");
+  CHECK_TEXT(fix_at(&a, 0), KEPT);
+  CHECK(a.x.fixes.list[0].replayed);
+  finish(&a);
+}
+
+TEST(a_graph_that_a_backward_pass_needs_is_never_cut)
+{
+  author a;
+  keep_graphs(&a, TRAINS ADVICE("needed 12", "fewer turns for each backward pass"));
+  CHECK_TEXT(first_cause(&a), "graph_kept");
+  CHECK_TEXT(fix_at(&a, 0), "fewer turns for each backward pass");
+  for (uint32_t i = 0; i < a.x.fixes.count; i++) CHECK(strstr(fix_at(&a, i), "detach") == NULL);
+  finish(&a);
+}
+
+TEST(advice_that_cannot_be_read_is_left_out)
+{
+  static const char *const wrong[] = {"advice\n", "advice kept\n", "advice kept 3 0\tat x.py:1\n",
+                                      "advice other 3 0\tat x.py:1: x\tnone\n",
+                                      "advice kept 3 0\t\tnone\n"};
+  char facts[1200], text[600];
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    program_facts p;
+    snprintf(facts, sizeof facts, "%s%s", TRAINS, wrong[i]);
+    program_read(&p, facts, strlen(facts));
+    CHECK(p.known && p.advice_count == 0);
+  }
+  program_facts p;
+  memset(text, 'x', sizeof text - 1);
+  text[sizeof text - 1] = '\0';
+  snprintf(facts, sizeof facts, "%sadvice kept 1 0\t%s\tnone\n", TRAINS, text);
+  program_read(&p, facts, strlen(facts));
+  CHECK(p.advice_count == 0);
+  text[sizeof p.advice[0].change - 1] = '\0';
+  snprintf(facts, sizeof facts, "%sadvice kept 1 0\t%s\tnone\n", TRAINS, text);
+  program_read(&p, facts, strlen(facts));
+  CHECK(p.advice_count == 1 && strcmp(p.advice[0].change, text) == 0);
+}
+
+/* Nothing stays from step to step, but each step sums the losses of several passes. */
+TEST(losses_that_are_summed_before_one_backward_pass)
+{
+  author a;
+  start(&a, GIB, TRAINS ADVICE("summed 2", "at train.py:11: (loss / 8).backward()"));
+  run_layers(&a, 4, MIB, 0, 0);
+  for (uint32_t i = 0; i < 14; i++) take(&a, 64 * MIB, layer_stack(&a, i));
+  fail_with(&a, 200 * MIB, layer_stack(&a, 15));
+  CHECK_TEXT(first_cause(&a), "graph_kept");
+  CHECK_TEXT(fix_at(&a, 0), "at train.py:11: (loss / 8).backward()");
+  CHECK(says(&a, "The graphs of 2 passes wait for one backward pass"));
+  finish(&a);
+}
+
+/* A cache of a server: entries are replaced by larger ones, so no two iterations add the same. */
+TEST(a_container_that_holds_most_is_named)
+{
+  author a;
+  start(&a, GIB,
+        "program 1\nstep forward\ngrad 0\ntraining 0\n"
+        "advice values 0 805306368\tkeep fewer of the tensors\tnone\n");
+  run_layers(&a, 4, MIB, 0, 0);
+  for (uint32_t i = 0; i < 12; i++) take(&a, 64 * MIB + i * MIB, layer_stack(&a, i));
+  fail_with(&a, 200 * MIB, layer_stack(&a, 15));
+  CHECK_TEXT(first_cause(&a), "leak");
+  CHECK_TEXT(fix_at(&a, 0), "keep fewer of the tensors");
+  CHECK(says(&a, "One container of the program holds about 768.0 MiB"));
+  finish(&a);
+}
+
 TEST_MAIN

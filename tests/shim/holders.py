@@ -323,7 +323,7 @@ def what_a_line_makes_is_named_by_the_moment_of_the_search():
     finally:
         holders.figures = before
     assert frame.f_lineno == at + 2 and found[0][2] == f"what line {at} makes", found
-    assert holders.object_lines(found, None)[0].split("\t")[-1].startswith("texts = ["), found
+    assert holders.object_lines(found, None)[0].split("\t")[-2].startswith("texts = ["), found
     del texts
 
 
@@ -593,7 +593,7 @@ def a_name_of_the_script_is_given_once():
     import ast
 
     names = []
-    for name in ("_weighing.py", "_frames.py", "_places.py", "_variables.py", "_census.py", "_holders.py"):
+    for name in ("_access.py", "_weighing.py", "_frames.py", "_places.py", "_variables.py", "_census.py", "_holders.py"):
         with open(os.path.join(os.path.dirname(holders.__file__), name), encoding="utf-8") as file:
             for node in ast.parse(file.read()).body:
                 targets = node.targets if isinstance(node, ast.Assign) else [node] if isinstance(node, (ast.FunctionDef, ast.ClassDef)) else []

@@ -16,8 +16,12 @@
 #define GRAPH_LEAST  0.1
 #define GRAPH_MANY   6 /* kept allocations per iteration that cannot be a leak of one object … */
 #define GRAPH_PLACES 3 /* … if they come from that many places */
-#define GRAPH_SAVED  0.6  /* fraction of what training's passes save that a kept pass keeps too */
-#define HELD_PASS    0.35 /* fraction of a pass that is live at its end if it builds a graph */
+#define GRAPH_SAVED  0.6 /* fraction of what training's passes save that a kept pass keeps too */
+#define PASSES_WAIT  2   /* graphs that one backward pass waits for … */
+#define WAIT_SHARE                                                                                 \
+  0.3 /* … and the least fraction of the live memory that is from forward passes                 \
+       */
+#define HELD_PASS 0.35 /* fraction of a pass that is live at its end if it builds a graph */
 
 static stow_status no_memory(const evidence *e) {
   return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to compare %zu stacks",
@@ -203,21 +207,40 @@ static const char *caller(const evidence *e, const growth *g, char *text, size_t
   return evidence_place(e, text, size, e->caller_of_stack[g->stack_id]);
 }
 
+/* Returns whether the program's source has a backward pass that needs what is kept. */
+static bool needs_backward(const evidence *e) {
+  return program_advice_of(&e->program, ADVICE_SUMMED | ADVICE_NEEDED) != NULL;
+}
+
 /* Returns whether a backward pass was intended. Not if nothing of a loss is kept; if training never
  * used this path, a number may be anything. */
-static bool wants_backward(const growth *g) {
+static bool wants_backward(const evidence *e, const growth *g) {
+  if (needs_backward(e)) return true;
   return !g->evaluates && (g->loss || (g->scalar && !g->strange));
+}
+
+/* Several passes of one training step wait for its backward pass. */
+static void passes_wait(cause *c, const evidence *e) {
+  const program_advice *a = program_advice_of(&e->program, ADVICE_SUMMED);
+  uint64_t forward_bytes = e->live_by_phase[PHASE_FORWARD];
+  if (a == NULL || a->graphs < PASSES_WAIT || forward_bytes < WAIT_SHARE * (double)e->n.live_bytes)
+    return;
+  c->confidence = 0.92;
+  cause_head(c, "The graphs of %u passes wait for one backward pass: %s", a->graphs,
+             cause_size(forward_bytes));
+  cause_say(c, "their losses are added up, and backward() runs on the sum");
 }
 
 void cause_graph_kept(cause *c, const evidence *e, const findings *f) {
   const growth *g = &f->growth;
+  if (!g->found) passes_wait(c, e);
   if (!g->found || (!g->graph && !g->like_graph)) return;
-  double sure = !g->graph           ? 0.55
-                : g->bare           ? 0.85
-                : g->backward       ? 0.88
-                : wants_backward(g) ? 0.96
-                : g->evaluates      ? 0.3
-                                    : 0.4;
+  double sure = !g->graph              ? 0.55
+                : g->bare              ? 0.85
+                : g->backward          ? 0.88
+                : wants_backward(e, g) ? 0.96
+                : g->evaluates         ? 0.3
+                                       : 0.4;
   c->confidence = sure * growth_weight(e, g);
   char place[256];
   if (e->has_stacks)
@@ -261,10 +284,11 @@ static void no_grad_in_pass(cause *c, const evidence *e, const findings *f) {
 
 void cause_no_grad_missing(cause *c, const evidence *e, const findings *f) {
   const growth *g = &f->growth;
+  if (needs_backward(e)) return;
   if (!g->found) no_grad_in_pass(c, e, f);
   bool idle = g->like_graph && program_needs_no_graph(&e->program);
   if (!g->found || (!g->graph && !idle) || g->backward) return;
-  double sure = g->evaluates ? 0.96 : wants_backward(g) && !idle ? 0.35 : 0.95;
+  double sure = g->evaluates ? 0.96 : wants_backward(e, g) && !idle ? 0.35 : 0.95;
   c->confidence = sure * growth_weight(e, g);
   char place[256];
   if (e->has_stacks)

@@ -11,6 +11,8 @@
 
 /* Least fraction of the live and requested memory that the growth must be. */
 #define LIVE_SHARE 0.05
+/* The same for one container that a program reports, in which no growth was found. */
+#define HELD_SHARE 0.5
 /* Least fraction of everything that stayed, if each iteration left as much as the median iteration.
  */
 #define EVEN_SHARE 0.2
@@ -253,9 +255,23 @@ static void copies_pile_up(cause *c, const evidence *e, const copies *k) {
             (double)(k->copy_bytes + k->more_bytes) / (double)k->copy_bytes);
 }
 
+/* A container of the program's loop holds most of the live memory, whatever each iteration adds. */
+static void container_fills(cause *c, const evidence *e) {
+  const program_advice *a = program_advice_of(&e->program, ADVICE_VALUES);
+  if (a == NULL || a->held_bytes < HELD_SHARE * (double)e->n.live_bytes) return;
+  c->confidence = 0.93;
+  cause_head(c, "One container of the program holds about %s of the %s live",
+             cause_size(a->held_bytes < e->n.live_bytes ? a->held_bytes : e->n.live_bytes),
+             cause_size(e->n.live_bytes));
+  cause_say(c, "the loop that ran adds to it");
+}
+
 void cause_leak(cause *c, const evidence *e, const findings *f) {
   const growth *g = &f->growth;
-  if (!g->found && copies_piled_up(&f->copies, e)) copies_pile_up(c, e, &f->copies);
+  if (!g->found && copies_piled_up(&f->copies, e))
+    copies_pile_up(c, e, &f->copies);
+  else if (!g->found)
+    container_fills(c, e);
   if (!g->found) return;
   c->confidence = (g->graph ? 0.3 : g->like_graph ? 0.78 : 0.94) * growth_weight(e, g);
   char place[256];

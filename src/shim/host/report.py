@@ -72,22 +72,33 @@ class Answer:
         shim_keep("\n".join([asked, *self.lines, ""]).encode("utf-8", "replace"))
 
 
+SHARE = 0.01  # of the time of this process: what all answers together may take while memory is not short
+SHORTEST = 0.004  # seconds of a search in any case
+
+spent = 0.0  # seconds of this process that answers took so far
+
+
+def allowed(thorough):
+    """Returns the seconds of its own time that a search may take."""
+    return SECONDS if thorough else min(SECONDS, max(SHORTEST, SHARE * time.process_time() - spent))
+
+
 AGAIN = 0.002  # seconds that the program goes on before a search that found almost nothing is repeated
 QUICK = 0.02  # seconds: a search that took longer is not repeated, because the program waits for it
 
 
-def searched(main, others, held, collecting, at_exit):
+def searched(main, others, held, collecting, at_exit, thorough):
     """Yields what largest() finds. If that is almost nothing, searches once more a moment later: an object that is passed from one
     function to another has no name meanwhile."""
     size, known, began = 0, set(), time.monotonic()
-    for one in largest(main, others, held, collecting):
+    for one in largest(main, others, held, collecting, allowed(thorough)):
         size += one[0]
         known.add(one[1].owner or one[2:4])
         yield one
     if size < held // 8 and not at_exit and time.monotonic() < began + QUICK:
         shim_share()
         time.sleep(AGAIN)
-        yield from (one for one in largest(*threads(), held, collecting) if (one[1].owner or one[2:4]) not in known)
+        yield from (one for one in largest(*threads(), held, collecting, allowed(thorough)) if (one[1].owner or one[2:4]) not in known)
 
 
 def named_by(found):
@@ -107,18 +118,20 @@ LATELY = 5  # seconds
 
 
 def report():
-    global last
-    collecting = gc.isenabled()
+    global last, spent
+    collecting, began = gc.isenabled(), time.thread_time()
     gc.disable()
     try:
-        wrote, began = time.monotonic(), time.thread_time()  # not the time that other programs take
-        serial, held, at_exit = shim_state()
+        wrote = time.monotonic()  # not the time that other programs take
+        serial, held, at_exit, thorough = shim_state()
         if at_exit and isinstance(getattr(sys, "last_value", None), MemoryError):
             keep_error(sys.last_value)
+            thorough = True
         # Memory that was freed since is not looked at again. What is held as before may have got a name.
         if at_exit and last.pid == os.getpid() and held < last.held - last.held // 64:
             return True
         first = last.pid != os.getpid()
+        spent = 0.0 if first else spent
         # If memory comes and goes, the answer with the most bytes is kept, or a newer one with about as many.
         about = last.held // 4 * 3 if wrote > last.time + LATELY else last.held // 10 * 9
         if not first and not at_exit and held <= about:
@@ -128,11 +141,14 @@ def report():
             began = 0.0  # of this thread: loading this script counts too
         # At exit only the variables of modules are left, and those of the functions that an exception went through.
         main, others = (failed_frame(), []) if at_exit else threads()
+        if not first and main is not None and main.f_code.co_name == "__del__":  # what ends has no name any more
+            last.keep(serial, True)
+            return False
         frames, found = space_line() + frame_lines(None if at_exit else main), []
         if first:
             Answer(held, frames).keep(serial, False)
         try:
-            for one in searched(main, others, held, collecting, at_exit):
+            for one in searched(main, others, held, collecting, at_exit, thorough):
                 found.append(one)
                 if first and time.monotonic() > wrote + STEP:
                     Answer(held, object_lines(found, main, placed=False) + frames).keep(serial, False)
@@ -151,6 +167,7 @@ def report():
     except Exception as error:
         shim_log(f"report: {error!r}")
     finally:
+        spent += time.thread_time() - began
         texts.clear()
         if collecting:
             gc.enable()

@@ -76,7 +76,8 @@ static void start(void *unarmed);
 /* ---- what the script calls ---- */
 
 /* shim_state(): returns the serial of the request, the bytes this process holds that the kernel
- * cannot drop, without shared memory, and whether the process is ending. */
+ * cannot drop, without shared memory, whether the process is ending, and whether a search may take
+ * long because memory is short. */
 static python_object *state(python_object *self, python_object *arguments) {
   char text[128] = "";
   unsigned long long resident = 0, shared = 0, page = (unsigned long long)sysconf(_SC_PAGESIZE);
@@ -87,8 +88,9 @@ static python_object *state(python_object *self, python_object *arguments) {
   if (fd >= 0) close(fd);
   /* NOLINTNEXTLINE(cert-err34-c): the kernel's numbers */
   if (got > 0 && sscanf(text, "%*u %llu %llu", &resident, &shared) != 2) resident = shared = 0;
-  return python_build("IKi", (unsigned)atomic_load(&answering), (resident - shared) * page,
-                      (int)atomic_load(&ending));
+  return python_build("IKii", (unsigned)atomic_load(&answering), (resident - shared) * page,
+                      (int)atomic_load(&ending),
+                      question != NULL ? (int)atomic_load(&question->thorough) : 1);
 }
 
 /* shim_keep(bytes): stores the answer, completely or not at all. */
