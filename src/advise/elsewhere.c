@@ -58,7 +58,7 @@ stow_status elsewhere_open(elsewhere *w, const evidence *e, uint64_t device_byte
   w->given.reserved_bytes = r.reserved_bytes;
   w->given.largest_hole_bytes = r.largest_hole_bytes;
   if (r.finishes) return STOW_OK;
-  STOW_TRY(fitting_part(&w->given.part, &w->given.of, e, device_bytes));
+  STOW_TRY(fitting_part(&w->given, e, device_bytes));
   w->given.samples = e->program.batch == w->given.of;
   evidence_given given = w->given;
   given.to_end = true;

@@ -234,6 +234,7 @@ static void take_replay(evidence *e, const evidence_given *given) {
   e->fits_part = given->part;
   e->fits_whole = given->of;
   e->fits_samples = given->samples;
+  e->fits_expandable = given->expandable;
   e->survived = false;
   e->whole = given->whole;
   /* The rest describes another moment. */

@@ -78,6 +78,7 @@ typedef struct evidence {
   bool elsewhere;                 /* the failure is that of a replay with another limit */
   uint32_t fits_part, fits_whole; /* … under which this part of the batch fits; 0: unknown */
   bool fits_samples;              /* … in samples */
+  bool fits_expandable;           /* … with expandable segments alone */
   bool foreign;                   /* the request of another library failed, not PyTorch's … */
   bool refused;                   /* … and the recording shows when */
   bool survived;                  /* the program continued after the last failure */
@@ -122,6 +123,7 @@ typedef struct evidence_given {
   uint64_t limit_bytes, reserved_bytes, largest_hole_bytes;
   uint32_t part, of;     /* the part of the batch that fits there; 0: unknown */
   bool samples;          /* they are numbers of samples */
+  bool expandable;       /* it fits with expandable segments alone */
   bool to_end;           /* take the end of the recording for the failure */
   const evidence *whole; /* the same recording, gathered with to_end */
 } evidence_given;

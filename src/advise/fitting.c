@@ -88,11 +88,14 @@ typedef struct search {
   whatif *what;
   const double *grows;
   const replay_job *job;
-  const tuning *tuned; /* NULL: only as it was recorded */
+  const tuning *tuned; /* NULL: only expandable segments, and as it was recorded */
   uint32_t whole;
 } search;
 
-#define AS_RECORDED UINT32_MAX /* in place of the index of a setting */
+#define EXPANDABLE_SETTING "expandable_segments:True"
+/* In place of the index of a setting, without a tuning. */
+#define EXPANDABLE  (UINT32_MAX - 1)
+#define AS_RECORDED UINT32_MAX
 
 static stow_status replays(const search *s, uint32_t which, uint32_t part, uint64_t limit_bytes,
                            replay_result *r) {
@@ -105,7 +108,8 @@ static stow_status replays(const search *s, uint32_t which, uint32_t part, uint6
     return replay_run(
         r, changed, steps_expandable(job.record) ? &policy_torch_expandable : &policy_torch_default,
         &job.options);
-  return tune_replay(r, changed, &job, s->tuned->list[which].settings);
+  return tune_replay(r, changed, &job,
+                     which == EXPANDABLE ? EXPANDABLE_SETTING : s->tuned->list[which].settings);
 }
 
 /* Replays under the limit and under a little less. More memory does not always help an allocator,
@@ -144,22 +148,22 @@ static uint32_t setting_named(const tuning *t, const char *settings) {
   return t->best;
 }
 
-/* The settings that the recording was made with, if they are among those that were tried. */
-static uint32_t own_setting(const tuning *t) {
-  for (uint32_t i = 0; i < TUNE_CANDIDATES; i++)
-    if (t->list[i].own) return i;
-  return AS_RECORDED;
+/* Drops the setting if the part fits without it too. */
+static stow_status check_as_recorded(fitting *out, const search *s) {
+  replay_result r;
+  STOW_TRY(replays(s, AS_RECORDED, out->part, s->job->options.limit_bytes, &r));
+  if (r.finishes) out->setting = AS_RECORDED;
+  return STOW_OK;
 }
 
-/* As it was recorded first: that is one change, and the answer of explain. Otherwise expandable
- * segments: with them the allocator wastes least, so the result depends least on the exact sizes
- * that another batch requests. */
+/* Expandable segments first: with them the allocator wastes least, so the result depends least on
+ * the exact sizes that another batch requests. */
 static stow_status search_parts(fitting *out, const search *s) {
-  if (s->tuned == NULL) return search_setting(out, s, AS_RECORDED);
-  uint32_t own = own_setting(s->tuned);
-  if (own != AS_RECORDED) STOW_TRY(search_setting(out, s, own));
-  if (out->part == 0)
-    STOW_TRY(search_setting(out, s, setting_named(s->tuned, "expandable_segments:True")));
+  if (s->tuned == NULL) {
+    STOW_TRY(search_setting(out, s, EXPANDABLE));
+    return out->part == 0 ? search_setting(out, s, AS_RECORDED) : check_as_recorded(out, s);
+  }
+  STOW_TRY(search_setting(out, s, setting_named(s->tuned, EXPANDABLE_SETTING)));
   if (out->part == 0) STOW_TRY(search_setting(out, s, setting_named(s->tuned, "")));
   if (out->part == 0) STOW_TRY(search_setting(out, s, s->tuned->best));
   if (out->part > 0) {
@@ -202,19 +206,19 @@ static stow_status find_part(fitting *out, const evidence *e, const replay_job *
   return status;
 }
 
-stow_status fitting_part(uint32_t *part, uint32_t *whole, const evidence *e,
-                         uint64_t device_bytes) {
+stow_status fitting_part(evidence_given *given, const evidence *e, uint64_t device_bytes) {
   replay_job job;
   fitting found = {0};
-  *part = 0;
-  *whole = FITTING_PARTS;
+  given->part = 0;
+  given->of = FITTING_PARTS;
   if (e->failed) return STOW_OK; /* what comes later is not known */
   stow_status status = replay_job_open(&job, e->source, "the recording",
                                        &(replay_job_options){.device_bytes = device_bytes});
   if (status == STOW_OK) status = find_part(&found, e, &job, NULL);
   if (status == STOW_OK && found.whole > 0) {
-    *part = found.part;
-    *whole = found.whole;
+    given->part = found.part;
+    given->of = found.whole;
+    given->expandable = found.part > 0 && found.setting == EXPANDABLE;
   }
   replay_job_close(&job);
   return status;
