@@ -195,9 +195,9 @@ static stow_status part_that_fits(fix_case *m) {
                          part, whole, at)
                : fix_add(m, cost, "use %u%% of the batch at %s, the most that fits",
                          part * 100 / whole, at);
+  if (e->fits_expandable) fix_also(x, ", with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
   if (trains)
     fix_also(x, "; for the same training step the optimizer after every %u of them", times);
-  if (e->fits_expandable) fix_also(x, ", and set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
   fix_scale_batch(m, (double)part / whole);
   STOW_TRY(fix_replay(m, x, false));
   if (x != NULL) x->fits = true;
