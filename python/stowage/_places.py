@@ -119,8 +119,11 @@ WIDE = {"float64": 8, "float32": 4, "int64": 8}
 
 def widened(numbers, main):
     """Returns "float64 from uint8" if arrays of such numbers are made from a narrower one that a function of the program has, as large in
-    elements; otherwise the type alone. numbers: the type and the shape of one of the arrays, "float64 (480, 640)"."""
+    elements, or "int64 as uint8" if that holds all of them; otherwise the type alone. numbers: what numbers_of() returns."""
     kind, _, shape = numbers.partition(" ")
+    shape, _, small = shape.partition(" as ")
+    if small:
+        return f"{kind} as {small}"
     if kind.rpartition(".")[2] not in WIDE:
         return kind
     for frame in itertools.islice((frame for frame in stack_of(main) if is_own_frame(frame)), 16):

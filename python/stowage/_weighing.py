@@ -371,10 +371,36 @@ def heaviest(kinds, each):
     return most if most and 10 * sizes[most] >= 9 * sum(sizes.values()) else ""
 
 
-def numbers_of(each):
-    """Returns the type and the shape of the arrays that are most of some elements: "float64 (480, 640)"; "" if there are none."""
+SMALL_ARRAY = 1 << 12  # bytes
+SCANNED = 4 << 20  # bytes of an array whose numbers are read
+SMALLER = (("uint8", 0, 255), ("int8", -128, 127), ("uint16", 0, 65535), ("int16", -32768, 32767), ("int32", -(1 << 31), (1 << 31) - 1))
+
+
+def exact(parts):
+    """Returns the smallest type that holds the integers of some arrays exactly; "" if their own is that, or if they are all the same.
+
+    >>> exact([1, 2])
+    ''
+    """
+    ends, array = [], get(sys.modules.get("numpy"), "ndarray")
+    for one in parts:
+        if type(one) is not array or one.dtype.kind not in "iu" or one.size == 0 or one.ndim == 0:
+            return ""
+        some = one[::one.nbytes // SCANNED + 1]  # a view
+        ends += [int(some.min()), int(some.max())]
+    low, high = min(ends, default=0), max(ends, default=0)
+    kind = next((kind for kind, least, most in SMALLER if low < high and least <= low and high <= most), "")
+    return kind if kind and sys.modules["numpy"].dtype(kind).itemsize < parts[0].itemsize else ""
+
+
+def numbers_of(each, parts):
+    """Returns the type and the shape of the arrays that are most of some elements, and the smallest type that holds their numbers:
+    "float64 (480, 640)", "int64 (480, 640) as uint8"; "" if there are none."""
     largest = max(each, key=lambda weight: weight.size, default=None)
-    return f"{largest.of} {largest.shape}" if largest is not None and largest.shape and " " not in largest.of and not largest.text_bytes else ""
+    if largest is None or not largest.shape or " " in largest.of or largest.text_bytes:
+        return ""
+    small = exact([parts[0], parts[len(parts) // 2], parts[-1]]) if largest.size >= SMALL_ARRAY else ""
+    return f"{largest.of} {largest.shape}{' as ' * bool(small)}{small}"
 
 
 def weigh_container(value, depth):
@@ -420,7 +446,7 @@ def weigh_container(value, depth):
     alone = sum(w.size / n for w, n in zip(each, shares) if w.owner not in joint)
     size += sum(joint.values()) + int((alone + extra) * count / max(1, len(each)))
     return Weight(size, count, heavy or (max(set(kinds), key=kinds.count) if kinds else ""), "", None, mark, graphs, texts,
-                  next((w.words for w in each if w.words), "") or numbers_of(each),
+                  next((w.words for w in each if w.words), "") or numbers_of(each, parts),
                   1 + int((sum(w.objects / n for w, n in zip(each, shares)) + sum(1 / n for n in names)) * count / max(1, len(each))),
                   (each[at].chief or each[at].owner or id(parts[at])) if each and 10 * each[at].size >= 8 * size else None)
 

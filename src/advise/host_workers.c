@@ -212,6 +212,14 @@ static void say_line(const host_record *r, char *out, size_t size) {
              source != NULL && source[0] != '\0' ? ")" : "");
 }
 
+/* Returns how many workers fit: three quarters of the limit, because they may still grow, and at
+ * most half of them. */
+static unsigned workers_that_fit(const host_record *r, unsigned count, uint64_t each) {
+  uint64_t fits = each > 0 ? r->limit_bytes / 4 * 3 / each : 1;
+  if (fits > count / 2) fits = count / 2;
+  return fits > 0 ? (unsigned)fits : 1;
+}
+
 void host_find_workers(host_case *c) {
   const host_record *r = c->r;
   uint64_t sum = 0, least = UINT64_MAX, most = 0;
@@ -298,9 +306,14 @@ void host_find_workers(host_case *c) {
     host_add_fix(c, o->bytes * count, change, "a change of the data; or less is done at once");
     return;
   }
-  host_add_fix(
-      c, sum - most,
-      "fewer workers (num_workers, Pool(processes)), or give them one array they share: "
-      "stowage.open(path), numpy.load(path, mmap_mode=\"r\"), multiprocessing.shared_memory",
-      "less is done at once; or the data must be in a file or in shared memory");
+  unsigned fits = workers_that_fit(r, count, most);
+  char change[400];
+  snprintf(
+      change, sizeof change,
+      "fewer workers: %u instead of %u (Pool(%u), max_workers=%u, n_jobs=%u); or give them one "
+      "array they share: stowage.open(path), numpy.load(path, mmap_mode=\"r\"), "
+      "multiprocessing.shared_memory",
+      fits, count, fits, fits, fits);
+  host_add_fix(c, sum - sum / count * fits, change,
+               "less is done at once; or the data must be in a file or in shared memory");
 }
