@@ -7,7 +7,9 @@ import itertools
 import sys
 
 from ._access import *
+from ._fields import *
 from ._frames import *
+from ._samples import *
 from ._weighing import *
 
 FIGURES = "figures of pyplot"
