@@ -82,7 +82,7 @@ def role_of(line, ident):
         stripped = line = stripped.partition("): ")[2]
     if stripped.startswith(("#", "def ", "class ", "import ", "from ")) or ident not in line:
         return 0
-    best = 2 if f"SubElement({ident}," in line else 0  # of ElementTree: adds to its first argument
+    best = 2 if f"SubElement({ident}," in line or f"heappush({ident}," in line else 0  # adds to its first argument
     for rest in follows(line, ident):
         inner = past_indexes(rest)
         method = inner[1:].split("(")[0].strip() if inner.startswith(".") and "(" in inner else ""

@@ -381,7 +381,8 @@ static bool find_output(host_case *c) {
   for (size_t i = 0; i < r->frame_count; i++)
     inside = inside || (strstr(r->frames[i].file, "/subprocess.py") != NULL &&
                         strcmp(r->frames[i].name, "_execute_child") != 0);
-  if (!inside || evidence_share(c->main->read_bytes, c->main_bytes) < MUCH) return false;
+  /* Its parts, the parts joined, and their text: what was read is a third of that. */
+  if (!inside || evidence_share(c->main->read_bytes, c->main_bytes) < MUCH / 2) return false;
   char where[160];
   host_line_where(r, where, sizeof where);
   cause *to = host_add(c, CAUSE_HOST_DATASET_WHOLE, 0.93);

@@ -206,6 +206,12 @@ void host_less_objects(const host_case *c, char *out, size_t size, const host_ob
              "scipy.sparse.csr_array((w, (a, b))) with scipy.sparse.csgraph; igraph and networkit "
              "hold graphs in arrays as well (%s: %" PRIu64 " Python objects)",
              name, o->objects);
+  else if (host_is_whole_structure(o) && strncmp(o->type, "openpyxl.", 9) == 0)
+    snprintf(
+        out, size,
+        "let the rows pass through: openpyxl.Workbook(write_only=True) writes each row that is "
+        "appended (create_sheet() makes the sheet); load_workbook(path, read_only=True) reads "
+        "them one at a time");
   else if (host_is_whole_structure(o))
     snprintf(out, size,
              "hold the values of %s in arrays or tables (numpy, pandas) instead of one Python "
@@ -320,6 +326,12 @@ void host_less_objects(const host_case *c, char *out, size_t size, const host_ob
         "write each to a file as it arrives instead of keeping it in %s, keep only what is needed "
         "of it, or only the last ones: collections.deque(maxlen=…)",
         name);
+  else if (strstr(o->source, "heappush") != NULL)
+    snprintf(
+        out, size,
+        "if only the first are needed, keep those: heapq.nsmallest(k, …) of a generator, or "
+        "heapq.heappushpop(%s, x) once %s has k entries; otherwise sort arrays (numpy.argsort)",
+        name, name);
   else if (host_is_made_of(o, "list set frozenset "))
     snprintf(out, size,
              "use each as it is made (yield it instead of adding it to %s), or write it to a file; "
@@ -345,10 +357,9 @@ void host_less_objects(const host_case *c, char *out, size_t size, const host_ob
   else if (o->grows && isupper((unsigned char)o->of[0]))
     snprintf(
         out, size,
-        "keep only the objects that are still needed, as the last ones: "
-        "collections.deque(maxlen=…) "
-        "(a weakref.WeakSet lets go of those that nothing else uses); or their values as arrays: "
-        "one numpy array for each field of %s",
+        "keep their values as arrays: one numpy array for each field of %s; or only the objects "
+        "that are still needed, as the last ones: collections.deque(maxlen=…) (a weakref.WeakSet "
+        "lets go of those that nothing else uses)",
         name);
   else
     snprintf(out, size,

@@ -238,12 +238,36 @@ static bool joins_tables(const char *source) {
          strstr(source, "_on=") != NULL;
 }
 
+static bool collects(const char *name) {
+  static const char *const names[] = {"list", "tuple", "set", "dict", "Counter"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (strcmp(names[i], name) == 0) return true;
+  return false;
+}
+
+/* Returns whether the value of a line is that call, or another one of it alone: "n = len(set(x))",
+ * but not "draw(x, tuple(y))". */
+static bool is_outermost(const char *name, const char *source) {
+  size_t length = strlen(name);
+  for (const char *at = source; (at = strstr(at, name)) != NULL; at += length) {
+    const char *begin = at;
+    while (begin > source &&
+           (isalnum((unsigned char)begin[-1]) || strchr("_.(", begin[-1]) != NULL))
+      begin--;
+    if (at[length] == '(' && (begin == source || begin[-1] == ' ' || begin[-1] == '=') &&
+        memchr(source, '(', (size_t)(begin - source)) == NULL)
+      return true;
+  }
+  return false;
+}
+
 /* Returns whether a line calls `name` in a way that needs little memory. */
 static bool calls_with_care(const char *name, const char *source) {
   if (strcmp(name, "split") == 0) { /* a tensor into parts of a size; a text is split at a text */
     const char *at = strstr(source, ".split(");
     return at != NULL && ((at[7] >= '0' && at[7] <= '9') || splits_array(source, at));
   }
+  if (strchr(name, '.') == NULL && collects(name)) return !is_outermost(name, source);
   if (strcmp(name, "dumps") == 0) return strstr(source, " for ") != NULL; /* of one part each */
   if (strcmp(name, "join") == 0) return !joins_tables(source);
   return strcmp(name, "svd") == 0 && strstr(source, "full_matrices=False") != NULL;

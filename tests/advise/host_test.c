@@ -2413,6 +2413,64 @@ TEST(fewer_workers_comes_with_their_number)
   free(r);
 }
 
+TEST(a_call_inside_another_collects_little)
+{
+  CHECK(advises("pairs = list(pairs_of(users))", "one at a time", "out="));
+  CHECK(advises("n = len(set(words(path)))", "one at a time", "out="));
+  CHECK(
+      advises("return Image.new(\"RGB\", size, tuple(x for x in y))", "in parts", "one at a time"));
+}
+
+/* What a library links inside is what the line makes that has called it. */
+TEST(objects_inside_a_library_are_no_leak)
+{
+  host_record *r = blank();
+  r->inside_bytes = 1000 * MIB;
+  holds(r,
+        &(host_object){.count = 24,
+                       .where = "module xarray.core.dataset",
+                       .type = "xarray.Variable",
+                       .of = "xarray.Variable",
+                       .mark = "linked",
+                       .element_bytes = 16 * MIB},
+        "xarray.Dataset._variables", 400 * MIB);
+  at_line(r, "/x/a.py", "temps = xr.concat_days(days)");
+  CHECK(answers(r, CAUSE_HOST_LIMIT, "Line 7 of a.py makes temps", "in parts", "chain"));
+  snprintf(r->objects[0].where, sizeof r->objects[0].where, "module /x/a.py");
+  CHECK(answers(r, CAUSE_HOST_LEAK, "xarray.Dataset._variables", "chain", NULL));
+  free(r);
+}
+
+TEST(results_that_a_parent_collects_are_no_copies_of_workers)
+{
+  host_record *r = blank();
+  r->held_bytes = 160 * MIB;
+  r->processes[0] = (tree_process){
+      .pid = 10, .parent = 1, .name = "python", .held_bytes = 78 * MIB, .read_bytes = 17 * MIB};
+  for (int i = 1; i < 3; i++)
+    r->processes[i] = (tree_process){
+        .pid = 10 + i, .parent = 10, .name = "python", .held_bytes = (uint64_t)(70 - i * 20) * MIB};
+  r->processes[2].held_bytes = 34 * MIB;
+  r->process_count = 3;
+  r->inside_bytes = 78 * MIB;
+  holds(r,
+        &(host_object){.count = 1500000,
+                       .where = "<module> at /x/a.py:7",
+                       .type = "list",
+                       .element_bytes = 48,
+                       .mark = "nameless",
+                       .place = "/x/a.py:7",
+                       .grows = true,
+                       .source = "paths = pool.map(simulate, range(300))",
+                       .objects = 1500000},
+        "what line 7 makes", 72 * MIB);
+  at_line(r, "/usr/lib/python3.11/multiprocessing/pool.py", "");
+  at_line(r, "/x/a.py", "paths = pool.map(simulate, range(300))");
+  CHECK(answers(r, CAUSE_HOST_WORKERS, "collects the results of 2 worker processes in paths",
+                "imap", NULL));
+  free(r);
+}
+
 TEST(a_limit_that_was_passed_for_a_moment_is_reported)
 {
   host_record *r = blank();

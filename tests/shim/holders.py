@@ -412,6 +412,7 @@ def a_canvas_has_a_picture():
 
 def an_argument_is_not_assigned():
     assert holders.role_of('point = ET.SubElement(track, "point")', "track") == 2
+    assert holders.role_of("heapq.heappush(queue, (cost, node))", "queue") == 2
     assert holders.role_of("score(images, scale=2)", "images") == 0
     assert holders.role_of("table /= norm(table, axis=1)", "table") == 0
     assert holders.role_of("images, labels = load(path)", "images") == 1
