@@ -238,7 +238,8 @@ def _shrink_sparse(matrix: Any, options: "_Options", changes: "Optional[List[_Ch
     if data.dtype.name == "float16":
         data = _cast(matrix.data, "float32")[0] if matrix.data.dtype.name == "float64" else matrix.data
     made = matrix.copy()
-    made.data = data
+    if data is not matrix.data:
+        made.data = data
     for part in ("indices", "indptr", "row", "col"):
         indices = getattr(made, part, None)
         # SciPy uses 32 bits if they are enough for the largest index, and widens anything narrower.
@@ -265,10 +266,12 @@ def _shrink_column(column: Any, options: "_Options", changes: "List[_Change]", n
     inner = _Options(options.tolerance, options.integers, options.dtype, False, options.purpose)
     made, said = column, ""
     if getattr(kind, "name", "") in _NUMBERS and not isinstance(kind, pandas.api.extensions.ExtensionDtype):
-        values = _shrink_array(column.to_numpy(), inner, None, name)
+        given = column.to_numpy()
+        values = _shrink_array(given, inner, None, name)
         if values.dtype.name == "float16" and options.dtype is None:
-            values = _cast(column.to_numpy(), "float32")[0] if kind.name == "float64" else column.to_numpy()  # see below
-        made = pandas.Series(values, index=column.index, name=column.name)
+            values = _cast(given, "float32")[0] if kind.name == "float64" else given  # see above
+        if values is not given:
+            made = pandas.Series(values, index=column.index, name=column.name)
     elif isinstance(kind, pandas.api.extensions.ExtensionDtype) and str(kind)[:3] in ("Int", "UIn", "Flo"):
         known = column[~column.isna()].to_numpy(dtype=kind.numpy_dtype)
         small = _shrink_array(known, inner, None, name).dtype.name
@@ -282,7 +285,14 @@ def _shrink_column(column: Any, options: "_Options", changes: "List[_Change]", n
     if after > before:
         made, after = column, before
     options.note(changes, name, str(kind), str(made.dtype), before, after, said)
-    return made
+    return made.copy(deep=not _copies_on_write()) if made is column else made
+
+
+def _copies_on_write() -> bool:
+    """Returns whether writing to what shares memory with another column leaves that one as it was: since pandas 3."""
+    import pandas
+
+    return int(pandas.__version__.partition(".")[0]) >= 3
 
 
 def _categories(column: Any) -> "Tuple[Any, str]":
@@ -302,8 +312,8 @@ def _shrink_table(table: Any, options: "_Options", changes: "List[_Change]") -> 
         _shrink_column(table.iloc[:, at], options, changes, str(table.columns[at])) for at in range(table.shape[1])
     ]
     if not parts:
-        return table
-    lazily = {"copy": False} if int(pandas.__version__.partition(".")[0]) < 3 else {}  # since pandas 3 it always is
+        return table.copy()
+    lazily = {} if _copies_on_write() else {"copy": False}
     made = pandas.concat(parts, axis=1, **lazily) if len(parts) > 1 else parts[0].to_frame()
     made.columns = table.columns
     made.attrs = dict(table.attrs)

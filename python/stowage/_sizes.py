@@ -10,6 +10,8 @@ import io
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 from ._arrow import stream_of
+from ._arrow_types import is_coded_text, arrow_of
+from ._column_texts import Texts
 
 _PIECES = 256  # at most this many of a larger table, at least half as many: a twentieth of the table is in six or more of them
 _PIECE_ROWS = 64  # at least
@@ -22,13 +24,13 @@ class Sample:
 
     def __init__(self, table: Any, kept_bytes: int) -> None:
         self._table, self._kept_bytes = table, kept_bytes
+        self._rows_known = 0
         #: Each has the same number of rows, because the size of what is not kept is found by the rows.
         self._pieces: "List[Tuple[int, Any]]" = []
         self._piece_rows = 0
         self._first: "List[Any]" = []  # all batches, of a small table
         self._is_small = True
         self._stride, self.rows = 1, 0
-        self.text_bytes: "Dict[str, int]" = {}  # of each column of text, in UTF-8; known when the table was read
         self.decimals: "Dict[str, int]" = {}  # the largest value of each column of decimals, as `largest` counts it
         self._schema: Any = None
 
@@ -39,6 +41,10 @@ class Sample:
         self._schema = reader.schema
         return stream_of(reader.schema, self._pass_on(reader))
 
+    def expect(self, rows: int) -> None:
+        """Says how many rows the table has; 0: nobody knows. Then fewer pieces are copied that are not kept."""
+        self._rows_known = rows
+
     def empty(self) -> Any:
         """Returns a table of no rows with the same columns. Call it after the table was read."""
         import pyarrow
@@ -48,19 +54,19 @@ class Sample:
     def _pass_on(self, reader: Any) -> "Iterator[Any]":
         import pyarrow
 
-        read_bytes = held_bytes = 0
+        read_bytes = held_bytes = first_rows = 0
         self._pieces, self._first, self._is_small = [], [], True
         self._piece_rows, self._stride = 0, 1
-        self.rows, self.text_bytes, self.decimals = 0, {}, {}
+        self.rows, self.decimals = 0, {}
         for batch in reader:
             for name, column in zip(batch.schema.names, batch.columns):
-                self.text_bytes[name] = self.text_bytes.get(name, 0) + _text_bytes(column)
                 if pyarrow.types.is_decimal(column.type):
                     self.decimals[name] = max(self.decimals.get(name, 0), largest(column))
             read_bytes += batch.nbytes
             self._is_small = self._is_small and read_bytes <= _EXACT_BYTES
-            if self._is_small or sum(one.num_rows for one in self._first) < _HEAD_ROWS:
+            if self._is_small or first_rows < _HEAD_ROWS:
                 self._first.append(batch)
+                first_rows += batch.num_rows
             held_bytes = self._cut(batch, held_bytes)
             self.rows += batch.num_rows
             yield batch
@@ -70,6 +76,8 @@ class Sample:
         if self._piece_rows == 0 and batch.num_rows > 0:
             row_bytes = sum(_plain_bytes(column) for column in batch.columns) // batch.num_rows
             self._piece_rows = max(_PIECE_ROWS, self._kept_bytes // _PIECES // max(1, row_bytes))
+            while -(-self._rows_known // self._piece_rows) > self._stride * _PIECES:
+                self._stride *= 2
         at, end = self.rows, self.rows + batch.num_rows
         while at < end:
             number = at // self._piece_rows
@@ -85,8 +93,9 @@ class Sample:
                 held_bytes = sum(piece.nbytes for _, piece in self._pieces)
         return held_bytes
 
-    def bytes(self, write: "Callable[[Any, List[int], Any], None]", whole: "Callable[[Any], List[int]]") -> int:
-        """Returns how many bytes `write(table, columns, file)` makes of the whole table; exact if the table is small.
+    def bytes(self, write: "Callable[[Any, List[int], bool, Any], None]", whole: "Callable[[Any], List[int]]") -> int:
+        """Returns how many bytes `write(table, columns, is_main, file)` makes of the whole table; exact if the table is small. One part of
+        several is the main one, with what the file has once.
 
         `whole` returns the columns with dictionaries, of the first rows. A dictionary does not grow with the rows, so all pieces of these
         columns are written; of the others, some.
@@ -95,7 +104,7 @@ class Sample:
 
         if self._is_small:
             table = pyarrow.Table.from_batches(self._first, self._schema)
-            return _written(table, list(range(len(self._schema))), write)
+            return _written(table, list(range(len(self._schema))), True, write)
         some = whole(pyarrow.Table.from_batches(self._first))
         others = [number for number in range(len(self._schema)) if number not in set(some)]
         kept = [piece for _, piece in self._pieces]
@@ -104,8 +113,9 @@ class Sample:
         for columns, pieces in ((some, kept), (others, thin)):
             if columns:
                 part = pyarrow.Table.from_batches(pieces)
-                frame = _written(part.slice(0, 1), columns, write)  # headers and footer
-                total += frame + (_written(part, columns, write) - frame) * self.rows / part.num_rows
+                is_main = total == 0
+                frame = _written(part.slice(0, 1), columns, is_main, write)  # headers and footer
+                total += frame + (_written(part, columns, is_main, write) - frame) * self.rows / part.num_rows
         return round(total)
 
 
@@ -115,25 +125,24 @@ def _copy(batch: Any) -> Any:
     import numpy
     import pyarrow
 
-    made = batch.take(numpy.arange(batch.num_rows))
-    columns = [one.dictionary_decode() if _is_coded_text(one.type) else one for one in made.columns]
+    made = batch.take(arrow_of(numpy.arange(batch.num_rows)))
+    columns = [one.dictionary_decode() if is_coded_text(one.type) else one for one in made.columns]
     return pyarrow.RecordBatch.from_arrays(columns, names=made.schema.names)
-
-
-def _is_coded_text(kind: Any) -> bool:
-    import pyarrow
-
-    return pyarrow.types.is_dictionary(kind) and str(kind.value_type) in ("string", "large_string", "string_view")
 
 
 def _plain_bytes(column: Any) -> int:
     """Returns the bytes of an array, with the text of its codes instead of the dictionary."""
-    return column.indices.nbytes + _text_bytes(column) if _is_coded_text(column.type) else column.nbytes
+    if not is_coded_text(column.type):
+        return column.nbytes
+    texts = Texts()
+    texts.give_up()
+    texts.add(column)
+    return column.indices.nbytes + texts.bytes
 
 
-def _written(table: Any, columns: "List[int]", write: "Callable[[Any, List[int], Any], None]") -> int:
+def _written(table: Any, columns: "List[int]", is_main: bool, write: "Callable[[Any, List[int], bool, Any], None]") -> int:
     count = Count()
-    write(table.select(columns), columns, count)
+    write(table.select(columns), columns, is_main, count)
     return count.written
 
 
@@ -143,22 +152,6 @@ def largest(decimals: Any) -> int:
 
     ends = pyarrow.compute.min_max(decimals).as_py()
     return max(abs(int(end.scaleb(decimals.type.scale))) for end in ends.values()) if ends["min"] is not None else 0
-
-
-def _text_bytes(column: Any) -> int:
-    """Returns the bytes of all texts of an array; 0 if it holds no text."""
-    import pyarrow
-    import pyarrow.compute
-
-    texts = column.dictionary if pyarrow.types.is_dictionary(column.type) else column
-    if str(texts.type) == "string_view":
-        texts = texts.cast(pyarrow.large_string())
-    elif not (pyarrow.types.is_string(texts.type) or pyarrow.types.is_large_string(texts.type)):
-        return 0
-    lengths = pyarrow.compute.binary_length(texts)
-    if pyarrow.types.is_dictionary(column.type):
-        lengths = lengths.take(column.indices)
-    return pyarrow.compute.sum(lengths).as_py() or 0
 
 
 class Count(io.RawIOBase):

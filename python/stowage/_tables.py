@@ -18,17 +18,19 @@ import itertools
 import json
 import os
 import re
-import tempfile
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 from ._arrow import Column, Passed, Plan, Renamed, frames_of_file, relayed, stream_of
+from ._arrow_types import distinct_names, numpy_of, plain_batch, plain_schema, record_batches
+from ._column_texts import Counted, TextColumns
 from ._files import Inspection, Table, Text, read_purpose, shrink_file
 from ._json_lines import JsonLines, blocks, json_line, refuse_rounded
 from ._library import Invalid, Missing, NotFound, StowageError, Unreadable, Unsupported, counted, parse_budget, shown
 from ._library import format_size as size
 from ._newfile import beside, partial_name
 from ._parquet_schema import KEY, durations
-from ._sizes import Count, Sample, largest
+from ._sizes import Sample
+from ._table_npz import note_members, npz_bytes, write_npz
 from . import _show
 
 #: Formats by the ending of a file.
@@ -46,9 +48,7 @@ _MEMORY = 256 << 20
 _SAMPLE_ROWS = 20000
 _SLACK_BYTES = 64 << 10  # about a footer with statistics: a file that grows by less does not count as larger
 _CODE_BYTES = 4  # per row: a column of a Parquet file that takes more has texts beside its codes
-_MEMBER = "w"  # writes a member into an archive that is open; creates no file
 PACKAGES = ("pyarrow", "polars", "duckdb")
-_EXACT_DIGITS = 15  # a decimal of so many digits comes back from a float64
 
 
 def format_of(path: Any) -> "Optional[str]":
@@ -101,6 +101,7 @@ class TableFile:
         self.path, self.memory, self.format, self._times = path, memory, format_of(path), times
         self._package, self._module = _package(path)
         self._schema: Any = None
+        self.rows = 0  # where the file says how many it has
         self._is_renamed = False  # columns had one name
         self._picked: "Optional[List[str]]" = None
         self.coded: "List[str]" = []  # columns of text that are read as codes and a dictionary
@@ -157,10 +158,10 @@ class TableFile:
                 import pyarrow.parquet
 
                 with pyarrow.parquet.ParquetFile(self.path) as file:
-                    self._schema = file.schema_arrow
+                    self._schema, self.rows = file.schema_arrow, file.metadata.num_rows
             elif self.format == "arrow":
                 with self._ipc() as reader:
-                    self._schema = _plain_schema(reader.schema)
+                    self._schema = plain_schema(reader.schema)
             else:
                 self._lines = JsonLines(self.path, self.memory, self._times)
                 self._schema = self._lines.schema
@@ -230,10 +231,10 @@ class TableFile:
         with self._ipc() as reader:
             if hasattr(reader, "num_record_batches"):
                 for number in range(reader.num_record_batches):
-                    yield _plain_batch(reader.get_batch(number), self._schema)
+                    yield plain_batch(reader.get_batch(number), self._schema)
             else:
                 for batch in reader:
-                    yield _plain_batch(batch, self._schema)
+                    yield plain_batch(batch, self._schema)
 
     # -- with polars or DuckDB: the whole table, if it fits --
 
@@ -288,7 +289,8 @@ class TableFiles(TableFile):
         pyarrow = _package(paths[0], "pyarrow")[1]
         self._parts = [TableFile(path, memory, times=times) for path in paths]
         self.path, self.memory, self.format, self._package = f"{len(paths)} files", memory, self._parts[0].format, "pyarrow"
-        self._schema, self._picked = self._parts[0]._schema, None
+        self._schema, self._picked, self.coded = self._parts[0]._schema, None, []
+        self.rows = sum(part.rows for part in self._parts)
         for part in self._parts[1:]:
             if set(part.columns) != set(self._schema.names):
                 odd = sorted(set(part.columns) ^ set(self._schema.names))
@@ -352,73 +354,7 @@ def _pick(path: str, names: "List[str]", columns: "Sequence[str]", drop: "Sequen
     return left
 
 
-def distinct_names(names: "Iterable[str]") -> "List[str]":
-    """Returns the names of columns. Of several that are equal, the others become x.1, x.2, as in pandas and in a table of text.
-
-    >>> distinct_names(["x", "y", "x", "x.1", "x"])
-    ['x', 'y', 'x.1', 'x.1.1', 'x.2']
-    """
-    made: "Dict[str, None]" = {}
-    for name in names:
-        tries = itertools.chain([name], (f"{name}.{n}" for n in itertools.count(1)))
-        made[next(one for one in tries if one not in made)] = None
-    return list(made)
-
-
 # ---- writing ----
-
-
-def _record_batches(frames: Any) -> Any:
-    import pyarrow
-
-    reader = pyarrow.RecordBatchReader.from_stream(frames)
-    schema = _plain_schema(reader.schema)
-    if schema.equals(reader.schema):
-        return reader
-    return pyarrow.RecordBatchReader.from_batches(schema, (_plain_batch(batch, schema) for batch in reader))
-
-
-def _without_views(kind: Any) -> Any:
-    """Returns an Arrow type with large_string and large_binary instead of string_view and binary_view, which polars writes: pyarrow
-    writes them to no Parquet file if they are nested, and decodes no dictionary of them."""
-    import pyarrow
-
-    if str(kind) in ("string_view", "binary_view"):
-        return pyarrow.large_string() if str(kind) == "string_view" else pyarrow.large_binary()
-    if pyarrow.types.is_dictionary(kind):
-        return pyarrow.dictionary(kind.index_type, _without_views(kind.value_type), kind.ordered)
-    if pyarrow.types.is_struct(kind):
-        return pyarrow.struct([field.with_type(_without_views(field.type)) for field in kind])
-    for is_list, make in ((pyarrow.types.is_list, pyarrow.list_), (pyarrow.types.is_large_list, pyarrow.large_list)):
-        if is_list(kind):
-            return make(kind.value_field.with_type(_without_views(kind.value_type)))
-    if pyarrow.types.is_fixed_size_list(kind):
-        return pyarrow.list_(kind.value_field.with_type(_without_views(kind.value_type)), kind.list_size)
-    return kind
-
-
-def _plain_schema(schema: Any) -> Any:
-    for number, field in enumerate(schema):
-        schema = schema.set(number, field.with_type(_without_views(field.type)))
-    return schema
-
-
-def _plain_batch(batch: Any, schema: Any) -> Any:
-    """Returns the batch in the types of `_plain_schema`."""
-    import pyarrow
-
-    if batch.schema.equals(schema):
-        return batch
-    columns = []
-    for column, field in zip(batch.columns, schema):
-        if column.type == field.type:
-            columns.append(column)
-        elif pyarrow.types.is_dictionary(field.type):
-            words = column.dictionary.cast(field.type.value_type)
-            columns.append(pyarrow.DictionaryArray.from_arrays(column.indices, words, ordered=field.type.ordered))
-        else:
-            columns.append(column.cast(field.type))
-    return pyarrow.record_batch(columns, schema=schema)
 
 
 def _grouped(reader: Any, most: int) -> "Iterator[Any]":
@@ -426,11 +362,13 @@ def _grouped(reader: Any, most: int) -> "Iterator[Any]":
     import pyarrow
 
     held: "List[Any]" = []
+    held_bytes = 0
     for batch in reader:
         held.append(batch)
-        if sum(one.nbytes for one in held) >= most:
+        held_bytes += batch.nbytes
+        if held_bytes >= most:
             yield pyarrow.Table.from_batches(held, reader.schema)
-            held = []
+            held, held_bytes = [], 0
     if held:
         yield pyarrow.Table.from_batches(held, reader.schema)
 
@@ -444,15 +382,12 @@ def _repeats(column: Any) -> bool:
     if not any(is_kind(column.type) for is_kind in (kinds.is_floating, kinds.is_integer, kinds.is_string, kinds.is_large_string)):
         return True
     some = column.slice(0, _SAMPLE_ROWS)
-    # Neither pyarrow.compute nor to_numpy(), which imports pandas: they would take longer than the rest of a small file.
     values: "Set[Any]" = set()
     for chunk in some.chunks:
         if kinds.is_string(column.type) or kinds.is_large_string(column.type):
             values.update(chunk.to_pylist())
         elif len(chunk) > 0:
-            kind = numpy.dtype(chunk.type.to_pandas_dtype())
-            numbers = numpy.frombuffer(chunk.buffers()[1], kind, len(chunk), chunk.offset * kind.itemsize)
-            values.update(numpy.unique(numbers).tolist())
+            values.update(numpy.unique(numpy_of(chunk)).tolist())
     return 0 < len(values) - (some.null_count > 0) <= len(some) // 2
 
 
@@ -460,7 +395,7 @@ def _write_pyarrow(frames: Any, file: Any, kind: str, memory: int, repeated: "Op
     """Writes a table to a path, or to a file object. `repeated` are the columns that get a dictionary in Parquet; None: look at them."""
     import pyarrow
 
-    reader = _record_batches(frames)
+    reader = record_batches(frames)
     most = min(64 << 20, memory // 16)
     if kind == "parquet":
         import pyarrow.parquet
@@ -509,203 +444,6 @@ def write(frames: Any, path: str, memory: int, most: Optional[int] = None) -> No
                 f"{shown(path)}: would have {size(os.path.getsize(made))}, more than the {size(most)} of the input; "
                 "write it with --force (force=True)"
             )
-
-
-# ---- npz ----
-
-
-class _Spool:
-    """A temporary file that keeps the parts of several members, in the order in which they come."""
-
-    def __init__(self, file: Any) -> None:
-        self._file, self._end = file, 0
-
-    def keep(self, part: Any) -> "Tuple[int, int]":
-        """Returns where the bytes of an array are now."""
-        data = memoryview(part).cast("B") if part.size else b""
-        self._file.write(data)
-        place = self._end, len(data)
-        self._end += len(data)
-        return place
-
-    def parts(self, places: "List[Tuple[int, int]]") -> "Iterator[bytes]":
-        for offset, length in places:
-            self._file.seek(offset)
-            yield self._file.read(length)
-
-
-def _write_npz(frames: Any, columns: "List[Column]", path: str) -> None:
-    """Writes the layout of docs/formats.md, "Tables as npz". Reads the table once: a member is complete only when all rows were
-    read, so the members' parts wait in a temporary file."""
-    _package(path, "pyarrow")
-    with beside(path) as made, tempfile.TemporaryFile(dir=os.path.dirname(path) or ".") as file:
-        writers, reader = _column_writers(_Spool(file), frames, columns)
-        for batch in reader:
-            for writer, array in zip(writers, batch.columns):
-                writer.add(array)
-        _write_members(writers, columns, made)
-
-
-def _column_writers(spool: "_Spool", frames: Any, columns: "List[Column]") -> "Tuple[List[_Numbers | _Texts], Any]":
-    reader = _record_batches(frames)
-    return [_column_writer(spool, field.type, column) for field, column in zip(reader.schema, columns)], reader
-
-
-def _write_members(writers: "List[_Numbers | _Texts]", columns: "List[Column]", file: Any) -> None:
-    import zipfile
-
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
-        for writer, name in zip(writers, _member_names([column.name for column in columns])):
-            writer.write(archive, name)
-
-
-def _npz_bytes(sample: Sample, plan: Plan) -> "Optional[int]":
-    """Returns the size of the .npz that `_write_npz` makes; None if a column has no npz form."""
-    if any(digits >= 10**_EXACT_DIGITS for digits in sample.decimals.values()):
-        return None
-    try:
-        writers = _column_writers(_Spool(io.BytesIO()), plan.apply(sample.empty()), plan.columns)[0]
-    except (Invalid, Unsupported):
-        return None
-    headers = Count()
-    _write_members(writers, plan.columns, headers)
-    return headers.written + sum(one.data_bytes(sample.text_bytes.get(column.name, 0)) for one, column in zip(writers, plan.columns))
-
-
-def _member_names(names: "List[str]") -> "List[str]":
-    """Returns a name for each column that readers of archives accept."""
-    return distinct_names(re.sub(r"^/|\\|[\x00-\x1f]|\.(?=\.)", "_", name) for name in names)
-
-
-def _note_members(names: "List[str]") -> str:
-    """Returns a line for each column whose member has another name."""
-    pairs = zip(names, _member_names(names))
-    return "".join(f'\ncolumn "{name}" is member "{member}": the name is taken or unsafe in an archive' for name, member in pairs if name != member)
-
-
-def _member(archive: Any, name: str, descr: str, count: int, parts: "Iterator[Any]") -> None:
-    import numpy
-
-    with archive.open(f"{name}.npy", _MEMBER, force_zip64=True) as file:
-        numpy.lib.format.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": (count,)})
-        for part in parts:
-            file.write(part)
-
-
-class _Numbers:
-    """A column of numbers, booleans or times: one member."""
-
-    def __init__(self, spool: _Spool, column: Column, descr: str, convert: "Callable[[Any], Any]") -> None:
-        self._spool, self._column, self._descr, self._convert = spool, column, descr, convert
-        self._places: "List[Tuple[int, int]]" = []
-
-    def add(self, array: Any) -> None:
-        self._places.append(self._spool.keep(self._convert(array)))
-
-    def write(self, archive: Any, name: str) -> None:
-        _member(archive, name, self._descr, self._column.rows, self._spool.parts(self._places))
-
-    def data_bytes(self, text_bytes: int) -> int:
-        """Returns the bytes of all rows, without headers."""
-        import numpy
-
-        return self._column.rows * numpy.dtype(self._descr).itemsize
-
-
-class _Texts:
-    """A column of text: the end of each text, and the bytes of all."""
-
-    def __init__(self, spool: _Spool, column: Column, plain: "Callable[[Any], Any]") -> None:
-        import numpy
-
-        self._spool, self._column, self._plain = spool, column, plain
-        self._total = 0
-        self._ends = [spool.keep(numpy.zeros(1, "int64"))]
-        self._bytes: "List[Tuple[int, int]]" = []
-
-    def add(self, array: Any) -> None:
-        import numpy
-        import pyarrow
-
-        text = self._plain(array).cast(pyarrow.large_string()).fill_null("")
-        if len(text) == 0:
-            return
-        ends = numpy.frombuffer(text.buffers()[1], "int64")[text.offset : text.offset + len(text) + 1]
-        data = text.buffers()[2]
-        self._ends.append(self._spool.keep(ends[1:] - ends[0] + self._total))
-        if data is not None:
-            self._bytes.append(self._spool.keep(numpy.frombuffer(data, "uint8")[ends[0] : ends[-1]]))
-        self._total += int(ends[-1] - ends[0])
-
-    def write(self, archive: Any, name: str) -> None:
-        import numpy
-
-        width = "int32" if self._total < 1 << 31 else "int64"
-        ends = (numpy.frombuffer(part, "int64").astype(width).data for part in self._spool.parts(self._ends))
-        _member(archive, f"{name}.offsets", numpy.dtype(width).str, self._column.rows + 1, ends)
-        _member(archive, f"{name}.bytes", "|u1", self._total, self._spool.parts(self._bytes))
-
-    def data_bytes(self, text_bytes: int) -> int:
-        """Returns the bytes of all rows, without headers and the first offset, which an empty column has too."""
-        return text_bytes + self._column.rows * (4 if text_bytes < 1 << 31 else 8)
-
-
-def _column_writer(spool: _Spool, kind: Any, column: Column) -> "_Numbers | _Texts":
-    import numpy
-    import pyarrow
-
-    plain: "Callable[[Any], Any]" = lambda array: array  # noqa: E731
-    if pyarrow.types.is_dictionary(kind):
-        kind = kind.value_type
-        plain = lambda array: array.dictionary_decode()  # noqa: E731
-    if pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind) or str(kind) == "string_view":
-        return _Texts(spool, column, plain)
-    if pyarrow.types.is_temporal(kind) and not pyarrow.types.is_interval(kind):
-        # A time of the day is the span since midnight: NumPy has no type of its own for it.
-        is_moment = pyarrow.types.is_timestamp(kind) or pyarrow.types.is_date(kind)
-        unit = "D" if pyarrow.types.is_date32(kind) else "ms" if pyarrow.types.is_date64(kind) else kind.unit
-        width = pyarrow.int32() if kind.bit_width == 32 else pyarrow.int64()
-
-        def times(array: Any) -> Any:
-            values = plain(array).cast(kind).view(width).cast(pyarrow.int64()).fill_null(-(2**63)).to_numpy(zero_copy_only=False)
-            return numpy.ascontiguousarray(values, "<i8")
-
-        return _Numbers(spool, column, f"<{'M' if is_moment else 'm'}8[{unit}]", times)
-    if pyarrow.types.is_boolean(kind) or pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind):
-        dtype = numpy.dtype(kind.to_pandas_dtype())
-        if column.nulls and dtype.kind != "f":
-            if column.least <= column.most and max(abs(column.least), abs(column.most)) > 2**53:
-                raise Invalid(
-                    f"column {column.name}: has nulls and values above 2^53, which no npz type holds; write .parquet, or drop it"
-                )
-            dtype = numpy.dtype("float32" if dtype.itemsize <= 2 else "float64")
-        target = pyarrow.from_numpy_dtype(dtype)
-
-        def numbers(array: Any) -> Any:
-            array = plain(array)
-            if column.nulls:
-                array = array.cast(target).fill_null(float("nan"))
-            return numpy.ascontiguousarray(array.to_numpy(zero_copy_only=False), dtype)
-
-        return _Numbers(spool, column, dtype.str, numbers)
-    if pyarrow.types.is_decimal(kind) and 0 <= kind.scale <= _EXACT_DIGITS:
-        wide = pyarrow.decimal128(38, kind.scale)
-
-        def decimals(array: Any) -> Any:
-            # Two exact numbers, so the quotient is the float that is nearest to the decimal: what reading its text gives.
-            array = plain(array).cast(wide)
-            if largest(array) >= 10**_EXACT_DIGITS:
-                raise Unsupported(
-                    f"column {column.name}: a decimal of more than {_EXACT_DIGITS} digits has no npz form; drop it, or write .parquet"
-                )
-            low = numpy.frombuffer(array.buffers()[1], "<i8")[2 * array.offset : 2 * (array.offset + len(array)) : 2]
-            values = low / 10.0**kind.scale
-            if array.null_count:
-                values[array.is_null().to_numpy(zero_copy_only=False)] = numpy.nan
-            return values
-
-        return _Numbers(spool, column, "<f8", decimals)
-    raise Unsupported(f"column {column.name}: {kind} has no npz form; drop it, or write .parquet")
 
 
 # ---- inspect and shrink ----
@@ -782,14 +520,14 @@ def _estimated(sample: Sample, plan: Plan, kind: str, memory: int, coded: "Seque
     """Returns about the size of the table in a compressed format. `coded` are columns of text that were read as codes."""
     import pyarrow
 
-    schema = _record_batches(plan.apply(sample.empty())).schema  # the plan casts whole tables only
+    schema = record_batches(plan.apply(sample.empty())).schema  # the plan casts whole tables only
     for name in coded:  # the dictionary of a piece has words of all rows
         schema = schema.set(schema.get_field_index(name), pyarrow.field(name, schema.field(name).type.value_type))
 
     found: "List[int]" = []
 
-    def write_part(part: Any, columns: "List[int]", file: Any) -> None:
-        types = pyarrow.schema([schema.field(number) for number in columns])
+    def write_part(part: Any, columns: "List[int]", is_main: bool, file: Any) -> None:
+        types = pyarrow.schema([schema.field(number) for number in columns], schema.metadata if is_main else None)
         repeated = [schema.names[number] for number in columns if number in found] if len(columns) < len(schema) else None
         _write_pyarrow(part.cast(types, safe=False), file, kind, memory, repeated)
 
@@ -825,21 +563,28 @@ def inspect_table(thing: Any, memory: "str | int | None" = None, purpose: str = 
         return Inspection(*_report("table", kind, Plan(thing, None, read_purpose(purpose))))
     budget = _budget(memory)
     table = open_tables(thing, budget)
-    sample = _sample(table, budget)
+    texts = TextColumns(budget // 8)
+    sample = _sample(Counted(table, texts), budget)
     if sample is not None:
+        sample.expect(table.rows)
         table.read_codes()
     with relayed():
         plan = Plan(sample or table, None, read_purpose(purpose))
-    for at, one in enumerate(plan.columns):
-        if sample is not None and one.name in table.coded:
-            stored = sample.text_bytes[one.name] + one.rows * 4
-            plan.columns[at] = one._replace(from_type="u", to_type="u", bytes=stored, bytes_after=stored)
+    _call_text(plan, table, texts)
     text, data = _report(shown(table.path), str(table.format), plan)
     if sample is not None:
-        npz, parquet, feather = _npz_bytes(sample, plan), *(_estimated(sample, plan, kind, budget, table.coded) for kind in ("parquet", "arrow"))
+        npz, parquet, feather = npz_bytes(sample, plan, texts), *(_estimated(sample, plan, kind, budget, table.coded) for kind in ("parquet", "arrow"))
         data.update(npz_bytes=npz, parquet_bytes_estimate=parquet, feather_bytes_estimate=feather)
         text += f"; about {size(parquet)} as .parquet, {size(feather)} as .feather" + (f", {size(npz)} as .npz" if npz else "")
     return Inspection(text, data)
+
+
+def _call_text(plan: Plan, table: TableFile, texts: TextColumns) -> None:
+    """Makes the columns of text that were read as codes columns of text in the plan."""
+    for at, one in enumerate(plan.columns):
+        if one.name in table.coded:
+            stored = texts[one.name].bytes + one.rows * 4
+            plan.columns[at] = one._replace(from_type="u", to_type="u", bytes=stored, bytes_after=stored)
 
 
 def _sample(table: Any, budget: int) -> "Optional[Sample]":
@@ -960,17 +705,25 @@ def shrink_tables(
             members: "Dict[str, str]" = {}
             shrink_file(path, whole, tolerance, None, table._replace(force=True), purpose=purpose, memory=budget, members=members)
             given, tolerance = _renamed(_passed(frames_of_file(whole, budget // 16)), members), None
-        sample = _sample(given, budget) if dry_run else None
-        plan = Plan(sample or given, tolerance, read_purpose(purpose))
+        texts = TextColumns(budget // 8)
+        counted = given
+        if target is None:
+            _package(output, "pyarrow")
+            given.read_codes()
+            counted = Counted(given, texts)
+        sample = _sample(counted, budget) if dry_run else None
+        plan = Plan(sample or counted, tolerance, read_purpose(purpose))
+        if target is None:
+            _call_text(plan, given, texts)
         if sample is not None:
-            expected = _npz_bytes(sample, plan) if target is None else _estimated(sample, plan, target, budget) if target != "jsonl" else None
+            expected = npz_bytes(sample, plan, texts) if target is None else _estimated(sample, plan, target, budget) if target != "jsonl" else None
         if target == "jsonl":
             _refuse_for_json(output, plan)
         if not dry_run:
             made = plan.apply(given)
             with _disk_errors(output):
                 if target is None:
-                    _write_npz(made, plan.columns, output)
+                    write_npz(made, plan.columns, texts, output)
                 else:
                     # The same format must not grow. Others are compressed in another way, or not at all.
                     same = target == kind and not table.force
@@ -980,7 +733,7 @@ def shrink_tables(
         path = f"{listed[0]} and {counted(len(listed) - 1, 'more file')}"
     text, data = _report(shown(path), kind, plan)
     if target is None:
-        text += _note_members([column.name for column in plan.columns])
+        text += note_members([column.name for column in plan.columns], texts)
     stored = sum(os.path.getsize(name) for name in names if os.path.exists(name))
     if expected is not None:
         about = "about " if target is not None else ""

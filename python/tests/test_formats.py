@@ -191,7 +191,7 @@ class Messages(Case):
     def test_a_full_disk_names_the_output(self):
         parquet.write_table(pa.table({"a": range(100)}), self.path("t.parquet"))
         full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        for output, function in (("o.parquet", "_write_pyarrow"), ("o.feather", "_write_pyarrow"), ("o.npz", "_write_members")):
+        for output, function in (("o.parquet", "_write_pyarrow"), ("o.feather", "_write_pyarrow"), ("o.npz", "write_npz")):
             with self.subTest(output=output), mock.patch.object(stowage._tables, function, side_effect=full):
                 self.refused(f"{output}: the disk is full; free disk space", stowage.shrink, self.path("t.parquet"), self.path(output))
         self.assertEqual(os.listdir(self.folder), ["t.parquet"])

@@ -223,6 +223,31 @@ class Tables(unittest.TestCase):
         twice = pandas.concat([table["whole"], table["whole"]], axis=1)
         self.assertEqual(quiet(twice)[0].shape, twice.shape)
 
+    def test_writing_to_the_result_leaves_the_input_alone(self):
+        import pandas
+        from scipy import sparse
+
+        def table():
+            made = pandas.DataFrame({"small": numpy.arange(4, dtype="i1"), "large": numpy.arange(4), "half": numpy.arange(4, dtype="f4") + 0.5})
+            return made.assign(when=pandas.date_range("2020", periods=4), name=list("abcd"), some=pandas.array([1, 2, 3, None], dtype="Int8"))
+
+        for names in (list(table()), ["small"], ["small", "half"], []):
+            given = table()[names]
+            made, _ = quiet(given)
+            self.assertIsNot(made, given)
+            for name in names:
+                made.iloc[0, made.columns.get_loc(name)] = given[name].iloc[1]
+            made["new"] = 1
+            pandas.testing.assert_frame_equal(given, table()[names])
+        for name in table():
+            given = table()[name].copy()
+            made, _ = quiet(given)
+            made.iloc[0] = given.iloc[1]
+            pandas.testing.assert_series_equal(given, table()[name])
+        given = sparse.csr_matrix(numpy.eye(3, dtype="f4"))
+        quiet(given)[0].data[0] = 7
+        self.assertEqual(given.sum(), 3)
+
     def test_sparse_matrices_are_narrowed(self):
         import numpy
         import scipy.sparse

@@ -257,6 +257,87 @@ class Tables(unittest.TestCase):
             stowage.shrink(self.path("t.parquet"), self.path("out" + ending), quiet=True, force=True)
             self.assertLess(abs(coded[key] / os.path.getsize(self.path("out" + ending)) - 1), 0.2)
 
+    def test_texts_of_an_npz_are_laid_out_as_those_of_a_table_of_text(self):
+        try:
+            import pyarrow
+            import pyarrow.feather
+            import pyarrow.parquet
+        except ImportError:
+            self.skipTest("needs pyarrow, which Debian does not have")
+        count = 3000
+        columns = {
+            "often": [f"wörd {i % 300}" for i in range(count)],
+            "gaps": [None if i % 3 == 0 else "x" * (i % 5) for i in range(count)],
+            "day": [f"2024-01-{i % 28 + 1:02d}th" for i in range(count)],
+            "once": [f"{i}" for i in range(count)],
+            "id": [f"{i:012x}" for i in range(count)],
+            "none": [None] * count,
+            "late": [None] * (count - 1) + ["text"],
+        }
+        table = pyarrow.table(columns, schema=pyarrow.schema([(name, pyarrow.string()) for name in columns]))
+        self.write("t.csv", "\n".join([",".join(columns), *(",".join(word or "" for word in row) for row in zip(*columns.values()))]) + "\n")
+        text = {"id": "text", "once": "text", "none": "text"}
+        stowage.shrink(self.path("t.csv"), self.path("text.npz"), quiet=True, force=True, types=text)
+        wanted = np.load(self.path("text.npz"))
+        pyarrow.feather.write_feather(table, self.path("plain.feather"))
+        pyarrow.parquet.write_table(table, self.path("t.parquet"), row_group_size=700)
+        coded = pyarrow.table({name: pyarrow.array(words[::-1], "string").dictionary_encode().take(pyarrow.array(range(count)[::-1])) for name, words in columns.items()})
+        pyarrow.feather.write_feather(coded, self.path("coded.feather"))
+        for name in ("plain.feather", "t.parquet", "coded.feather"):
+            facts = stowage.inspect(self.path(name)).data
+            stowage.shrink(self.path(name), self.path("t.npz"), quiet=True, force=True)
+            self.assertEqual(facts["npz_bytes"], os.path.getsize(self.path("t.npz")), name)
+            found = np.load(self.path("t.npz"))
+            self.assertEqual(sorted(found.files), sorted(wanted.files), name)
+            for member in wanted.files:
+                self.assertEqual((found[member].dtype, found[member].tolist()), (wanted[member].dtype, wanted[member].tolist()), (name, member))
+        # Columns that are called as members of others.
+        named = pyarrow.table({"a": ["x", "y"], "a.codes": [1, 2], "a.bytes": [1.5, 2.5], "a.offsets": ["long", "q"], "b.bytes": [3, 4], "b": ["", "z"]})
+        pyarrow.parquet.write_table(named, self.path("n.parquet"))
+        promised = stowage.inspect(self.path("n.parquet")).data["npz_bytes"]
+        stowage.shrink(self.path("n.parquet"), self.path("n.npz"), quiet=True, force=True)
+        self.assertEqual(promised, os.path.getsize(self.path("n.npz")))
+        back = pyarrow.table(stowage.open(self.path("n.npz")))
+        self.assertEqual(sorted(back.column_names), ["a", "a.bytes.1", "a.codes.1", "a.offsets.1", "b.1", "b.bytes"])
+        self.assertEqual([back[name].to_pylist() for name in ("a.codes.1", "b.1", "b.bytes")], [[1, 2], ["", "z"], [3, 4]])
+        # More distinct texts than the budget holds: each is written out, and the size is still what was promised.
+        many = pyarrow.table({"s": [f"name {i // 2}" for i in range(200000)], "t": [f"{i % 50}" for i in range(200000)]})
+        pyarrow.parquet.write_table(many, self.path("m.parquet"))
+        promised = stowage.inspect(self.path("m.parquet"), memory="32M").data["npz_bytes"]
+        stowage.shrink(self.path("m.parquet"), self.path("m.npz"), quiet=True, force=True, memory="32M")
+        self.assertEqual(promised, os.path.getsize(self.path("m.npz")))
+        found = np.load(self.path("m.npz"))
+        self.assertEqual(sorted(found.files), ["s.bytes", "s.offsets", "t.codes", "t.words.bytes", "t.words.offsets"])
+        self.assertEqual(found["s.bytes"].tobytes(), "".join(many["s"].to_pylist()).encode())
+
+    @unittest.skipIf(pandas is None, "not installed: pandas")
+    def test_the_size_of_a_small_table_of_pandas(self):
+        try:
+            import pyarrow  # noqa: F401
+        except ImportError:
+            self.skipTest("needs pyarrow, which Debian does not have")
+        for frame in (pandas.DataFrame({"x": [1, 2, 3]}), pandas.DataFrame({"x": [1, 2], "t": list("ab")}, index=[7, 9])):
+            frame.to_parquet(self.path("t.parquet"))
+            facts = stowage.inspect(self.path("t.parquet")).data
+            for ending, key in ((".parquet", "parquet_bytes_estimate"), (".feather", "feather_bytes_estimate"), (".npz", "npz_bytes")):
+                stowage.shrink(self.path("t.parquet"), self.path("out" + ending), quiet=True, force=True)
+                self.assertEqual(facts[key], os.path.getsize(self.path("out" + ending)), ending)
+
+    @unittest.skipIf(pandas is None, "not installed: pandas")
+    def test_parquet_is_read_without_pandas(self):
+        try:
+            import pyarrow.parquet
+        except ImportError:
+            self.skipTest("needs pyarrow, which Debian does not have")
+        rows = range(200000)
+        gaps = {"gaps": [i if i % 3 else None for i in rows], "word": [f"w{i % 9}" if i % 5 else None for i in rows]}
+        pyarrow.parquet.write_table(pyarrow.table({"n": rows, "id": [f"{i:x}" for i in rows], "flag": [i % 3 == 0 for i in rows], **gaps}), self.path("t.parquet"))
+        for work in ("inspect({!r})", "shrink({!r}, 't.npz', quiet=True, force=True)", "shrink({!r}, 'o.parquet', quiet=True, force=True)"):
+            code = f"import sys, stowage\nstowage.{work.format(self.path('t.parquet'))}\nprint('pandas' in sys.modules)"
+            env = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
+            done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, cwd=os.path.dirname(self.path("")))
+            self.assertEqual((done.stdout.strip(), done.returncode), ("False", 0), (work, done.stderr))
+
     def test_times_of_day_spans_and_wide_decimals_in_an_npz(self):
         try:
             import pyarrow as pa

@@ -357,7 +357,7 @@ typedef enum spacing {
 static bool is_number(const char *word, size_t length) {
   char *end;
   strtod(word, &end);
-  return end == word + length && strpbrk(word, "xX") == NULL;
+  return (end == word + length && strpbrk(word, "xX") == NULL) || csv_is_complex(word, length);
 }
 
 /* Returns what the line from `at` to `stop` is; sets *count to the number of its fields. */

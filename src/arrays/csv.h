@@ -151,6 +151,9 @@ stow_status csv_encoding_parse(csv_encoding *encoding, const char *name);
 /* Returns whether it is a line of libsvm: a label, or several with commas between them, and pairs,
  * as in "+1 3:0.5 7:1". (csv_words.c) */
 bool csv_is_pairs(const char *text, size_t length);
+/* Returns whether it is a complex number as NumPy writes it, "(1.5+2e3j)", in parentheses or not,
+ * perhaps with blanks around. It is text, but no name. (csv_words.c) */
+bool csv_is_complex(const char *text, size_t length);
 /* Returns whether the names in a zip archive's directory say that it holds a table: one that ends
  * with .csv, .tsv, .tab or .txt, and none that ends with .npy. (csv_zip.c) */
 struct zip;

@@ -83,20 +83,25 @@ static bool is_pairs(const csv_field *f) {
   return csv_is_pairs(f->text, f->length);
 }
 
-/* Returns whether two texts are of one kind: both times, both lines of libsvm, or of the same form
- * (10/31/2024, 192.168.0.1). */
+static bool is_complex(const csv_field *f) {
+  return csv_is_complex(f->text, f->length);
+}
+
+/* Returns whether two texts are of one kind: both times, both lines of libsvm, both complex
+ * numbers, or of the same form (10/31/2024, 192.168.0.1). */
 static bool are_alike(const csv_field *a, const csv_field *b) {
   char forms[2][FORM_BYTES_MAX];
   csv_time time;
   if (is_pairs(a)) return is_pairs(b);
+  if (is_complex(a)) return is_complex(b);
   if (csv_time_read(&time, a->text, a->length)) return csv_time_read(&time, b->text, b->length);
   size_t length = form_of(forms[0], FORM_BYTES_MAX, a);
   return length < FORM_BYTES_MAX && length == form_of(forms[1], FORM_BYTES_MAX, b) &&
          memcmp(forms[0], forms[1], length) == 0;
 }
 
-/* Returns whether it is a time, a line of libsvm, or has digits and no letters: a date, an address,
- * an amount. */
+/* Returns whether it is a time, a line of libsvm, a complex number, or has digits and no letters: a
+ * date, an address, an amount. */
 static bool is_digits(const csv_field *f) {
   csv_time time;
   bool digits = false, letters = false;
@@ -104,7 +109,8 @@ static bool is_digits(const csv_field *f) {
     digits = digits || isdigit((unsigned char)f->text[i]);
     letters = letters || isalpha((unsigned char)f->text[i]) || (f->text[i] & 0x80);
   }
-  return (digits && !letters) || is_pairs(f) || csv_time_read(&time, f->text, f->length);
+  return (digits && !letters) || is_pairs(f) || is_complex(f) ||
+         csv_time_read(&time, f->text, f->length);
 }
 
 static void begin_column(evidence *e, const csv_field *f) {

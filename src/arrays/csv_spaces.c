@@ -45,7 +45,7 @@ static bool is_value(const uint8_t *at, size_t length) {
   word[length] = '\0';
   if (csv_is_missing(word, length)) return true;
   strtod(word, &end);
-  return end == word + length && strpbrk(word, "xX") == NULL;
+  return (end == word + length && strpbrk(word, "xX") == NULL) || csv_is_complex(word, length);
 }
 
 /* Returns the end of the field at `at`; NULL if its quote does not close, or text follows it. */

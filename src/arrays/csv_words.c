@@ -1,4 +1,6 @@
-/* Csv words: the words for missing values. */
+/* Csv words: words for missing values, and texts that are values of other kinds: lines of libsvm,
+ * complex numbers. */
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -44,4 +46,25 @@ bool csv_is_pairs(const char *text, size_t length) {
     pairs++;
   }
   return pairs > 0;
+}
+
+/* Returns the end of a number in text that ends with '\0'; NULL if there is none. */
+static const char *number_end(const char *at) {
+  char *end;
+  strtod(at, &end);
+  return end > at && *at != ' ' ? end : NULL;
+}
+
+bool csv_is_complex(const char *text, size_t length) {
+  char word[80];
+  while (length > 0 && *text == ' ') text++, length--;
+  while (length > 0 && text[length - 1] == ' ') length--;
+  if (length < 4 || length >= sizeof word) return false;
+  memcpy(word, text, length);
+  word[length] = '\0';
+  bool inside = word[0] == '(';
+  const char *at = number_end(word + inside);
+  if (at == NULL || (*at != '+' && *at != '-') || strpbrk(word, "xX") != NULL) return false;
+  at = number_end(at[0] == '+' && at[1] == '-' ? at + 1 : at); /* NumPy before 1.14 writes "+-" */
+  return at != NULL && strcmp(at, inside ? "j)" : "j") == 0;
 }

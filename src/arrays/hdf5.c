@@ -13,6 +13,7 @@
 #include <stowage/size.h>
 
 #include "arrays/hdf5_grid.h"
+#include "arrays/hdf5_spool.h"
 #include "arrays/hdf5_wire.h"
 #include "base/checked.h"
 
@@ -111,6 +112,23 @@ static stow_status not_found(const hdf5 *h, const char *only, const char *names)
                    names[0] != '\0' ? names : "none");
 }
 
+/* Finds the dataset that a path with soft links leads to. */
+static stow_status find_linked(hdf5 *h, const char *only, const char *names) {
+  hdf5_request request = {.what = HDF5_FIND};
+  hdf5_reply reply;
+  if (strlen(only) >= sizeof request.name) return not_found(h, only, names);
+  snprintf(request.name, sizeof request.name, "%s", only);
+  stow_status status = hdf5_child_request(&h->child, &request, &reply);
+  while (status == STOW_OK && !reply.last) {
+    status = check_dataset(h, &reply.dataset);
+    if (status == STOW_OK) status = add_dataset(h, &reply.dataset);
+    if (status == STOW_OK) status = hdf5_child_more(&h->child, &reply);
+  }
+  if (status == STOW_ERR_NOT_FOUND || (status == STOW_OK && h->count == 0))
+    return not_found(h, only, names);
+  return status;
+}
+
 static stow_status read_list(hdf5 *h, const char *only) {
   hdf5_request request = {.what = HDF5_LIST};
   hdf5_reply reply;
@@ -126,7 +144,7 @@ static stow_status read_list(hdf5 *h, const char *only) {
                names[0] != '\0' ? ", " : "", d->name);
     STOW_TRY(hdf5_child_more(&h->child, &reply));
   }
-  return only != NULL && h->count == 0 ? not_found(h, only, names) : STOW_OK;
+  return only != NULL && h->count == 0 ? find_linked(h, only, names) : STOW_OK;
 }
 
 stow_status hdf5_open(hdf5 **to, const char *path, const char *only, uint64_t budget_bytes) {
@@ -258,6 +276,9 @@ typedef struct dataset_reader {
   uint8_t fill[8];    /* the value of all others */
   bool asked_places;
   hdf5_grid grid; /* chunks that are stored as they are read; without places: none */
+  bool spools;    /* parts unpack chunks more than once */
+  uint64_t next;  /* the byte behind the last part that was read */
+  hdf5_spool spool;
 } dataset_reader;
 
 /* Returns how many indexes along the axis from `index` on, which is within a row, may hold values
@@ -295,8 +316,28 @@ static stow_status read_part(dataset_reader *r, uint64_t offset) {
   r->h->in_shared = r;
   STOW_TRY(hdf5_child_request(&r->h->child, &request, &reply));
   r->at = (index / p->length * p->length + first) * p->unit_bytes;
-  r->end = r->at + request.bytes;
+  r->end = r->next = r->at + request.bytes;
   return STOW_OK;
+}
+
+/* Reads from byte `offset` what is in the spool. Fills it for the second part of a band that is
+ * read in order. Sets `done` to the number of bytes. */
+static stow_status read_spooled(dataset_reader *r, uint64_t offset, char *to, size_t count,
+                                size_t *done) {
+  hdf5_spool *s = &r->spool;
+  *done = 0;
+  if (!r->spools) return STOW_OK;
+  if (!hdf5_spool_holds(s, offset)) {
+    bool in_order = offset > 0 && offset == r->next && hdf5_spool_in_one(&r->d, offset - 1, offset);
+    if (!in_order || s->refused) return STOW_OK;
+    r->at = r->end = 0;
+    r->h->in_shared = NULL;
+    STOW_TRY(hdf5_spool_fill(s, &r->h->child, &r->d, offset));
+    if (s->refused) return STOW_OK;
+  }
+  uint64_t left = s->stop - offset;
+  *done = count < left ? count : (size_t)left;
+  return hdf5_spool_read(s, r->h->path, offset, to, *done);
 }
 
 /* Requests the offsets of the chunks, once. The answer uses the memory of the part. */
@@ -414,6 +455,7 @@ static stow_status read_values(void *user, uint64_t offset, void *to, size_t cou
     size_t done = 0;
     if (direct) STOW_TRY(read_direct(r, offset, at, count, &done));
     if (done == 0) STOW_TRY(read_repeats(r, offset, at, count, &done));
+    if (done == 0) STOW_TRY(read_spooled(r, offset, at, count, &done));
     if (done > 0) {
       at += done;
       offset += done;
@@ -452,6 +494,7 @@ static void close_values(void *user) {
   if (r->owns_file) hdf5_close(r->h);
   free(r->written);
   hdf5_grid_close(&r->grid);
+  hdf5_spool_close(&r->spool);
   free(r);
 }
 
@@ -460,8 +503,9 @@ stow_status hdf5_source(source *s, hdf5 *h, size_t number, bool owns_file) {
   STOW_TRY(check_chunk(h, d));
   dataset_reader *r = calloc(1, sizeof *r);
   if (r == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", h->path);
-  *r = (dataset_reader){.h = h, .d = *d, .owns_file = owns_file};
+  *r = (dataset_reader){.h = h, .d = *d, .owns_file = owns_file, .spool = HDF5_SPOOL_INIT};
   if (d->count > 0) r->plan = plan_part(d, h->child.shared_bytes);
+  if (d->count > 0) r->spools = hdf5_spool_helps(d, r->plan.axis, r->plan.rows);
   source_reader reader = {.read = read_values,
                           .check = check_file,
                           .close = close_values,

@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "arrays/hdf5.h"
 #include "arrays/hdf5_wire.h"
 #include "base/clock.h"
 #include "base/command.h"

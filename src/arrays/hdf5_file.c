@@ -197,6 +197,64 @@ stow_status hdf5_file_list(hdf5_file *f, hdf5_take take, void *context) {
   return code < 0 ? fail(f, "", "list its datasets") : STOW_OK;
 }
 
+/* ---- soft links ----
+ *
+ * libhdf5 follows links itself, but into other files too. So each part of a path is looked at
+ * before it is opened. */
+
+enum { LINKS_MAX = 32 }; /* more are a circle */
+
+typedef struct route {
+  char done[HDF5_NAME_MAX]; /* the path so far: hard links only */
+  char left[HDF5_NAME_MAX]; /* the rest, perhaps behind '/' */
+  unsigned links;
+} route;
+
+static stow_status refuse_route(hdf5_file *f, const char *path, const char *why) {
+  return stow_fail(STOW_ERR_NOT_FOUND, "%s: no dataset %.200s: %s", f->path, path, why);
+}
+
+/* Replaces the next part of the route by where the soft link leads. */
+static stow_status follow(hdf5_file *f, const char *path, const char *link, route *r) {
+  char target[HDF5_NAME_MAX] = "", rest[HDF5_NAME_MAX];
+  if (++r->links > LINKS_MAX) return refuse_route(f, path, "its links form a circle");
+  if (f->library->H5Lget_val(f->id, link, target, sizeof target - 1, 0) < 0)
+    return fail(f, link, "read the link");
+  snprintf(rest, sizeof rest, "%s", r->left);
+  if (snprintf(r->left, sizeof r->left, "%s/%s", target, rest) >= (int)sizeof r->left)
+    return refuse_route(f, path, "its links are too long");
+  if (target[0] == '/') r->done[0] = '\0';
+  return STOW_OK;
+}
+
+/* Goes one part further. */
+static stow_status step(hdf5_file *f, const char *path, route *r) {
+  char part[HDF5_NAME_MAX], next[2 * HDF5_NAME_MAX];
+  h5_link_room info = {0};
+  size_t length = strcspn(r->left, "/");
+  snprintf(part, sizeof part, "%.*s", (int)length, r->left);
+  memmove(r->left, r->left + length, strlen(r->left + length) + 1);
+  while (r->left[0] == '/') memmove(r->left, r->left + 1, strlen(r->left));
+  if (part[0] == '\0' || strcmp(part, ".") == 0) return STOW_OK;
+  snprintf(next, sizeof next, "%s%s%s", r->done, r->done[0] != '\0' ? "/" : "", part);
+  if (strlen(next) >= sizeof r->done || f->library->link_info(f->id, next, &info, 0) < 0)
+    return refuse_route(f, path, "nothing has this name, or a link leads nowhere");
+  if (info.link.type == H5_LINK_SOFT) return follow(f, path, next, r);
+  if (info.link.type != H5_LINK_HARD)
+    return stow_fail(STOW_ERR_UNSUPPORTED, "%s: dataset %.200s is in other files (link %.200s); %s",
+                     f->path, path, next, hdf5_reason("in other files"));
+  snprintf(r->done, sizeof r->done, "%.*s", HDF5_NAME_MAX - 1, next);
+  return STOW_OK;
+}
+
+stow_status hdf5_file_find(hdf5_file *f, const char *path, hdf5_take take, void *context) {
+  route r = {0};
+  walk w = {.file = f, .take = take, .context = context};
+  snprintf(r.left, sizeof r.left, "%s", path);
+  while (r.left[0] != '\0') STOW_TRY(step(f, path, &r));
+  return r.done[0] != '\0' ? take_object(&w, r.done) : STOW_OK;
+}
+
 stow_status hdf5_file_open(hdf5_file *f, const char *name, const char *path) {
   *f = (hdf5_file){.path = path, .id = -1, .object = -1, .type = -1, .space = -1};
   STOW_TRY(hdf5_library_get(&f->library, path));

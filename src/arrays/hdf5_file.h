@@ -25,6 +25,10 @@ typedef stow_status (*hdf5_take)(void *context, const hdf5_dataset *d);
 /* Calls `take` for each dataset. A status other than STOW_OK from it ends the walk. */
 stow_status hdf5_file_list(hdf5_file *f, hdf5_take take, void *context);
 
+/* Calls `take` for the dataset that the path leads to over soft links, with its own path.
+ * STOW_ERR_NOT_FOUND if there is none; STOW_ERR_UNSUPPORTED if the path leads into another file. */
+stow_status hdf5_file_find(hdf5_file *f, const char *path, hdf5_take take, void *context);
+
 /* Reads the values at `start`, `count` of dataset `name` into `to`, which holds `bytes`. */
 stow_status hdf5_file_read(hdf5_file *f, const char *name, const uint64_t *start,
                            const uint64_t *count, void *to, uint64_t bytes);

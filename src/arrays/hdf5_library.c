@@ -109,10 +109,12 @@ static bool find_functions(void *library) {
   library_find(library, "H5Dchunk_iter", &loaded.H5Dchunk_iter);
   library_find(library, "H5Dget_offset", &loaded.H5Dget_offset);
   library_find(library, "H5Tget_order", &loaded.H5Tget_order);
-  if (library_find(library, "H5Lvisit1", &loaded.visit) ||
-      library_find(library, "H5Lvisit", &loaded.visit))
+  if ((library_find(library, "H5Lvisit1", &loaded.visit) ||
+       library_find(library, "H5Lvisit", &loaded.visit)) &&
+      (library_find(library, "H5Lget_info1", &loaded.link_info) ||
+       library_find(library, "H5Lget_info", &loaded.link_info)))
     return true;
-  snprintf(missing, sizeof missing, "it has no H5Lvisit");
+  snprintf(missing, sizeof missing, "it has no H5Lvisit or no H5Lget_info");
   return false;
 }
 

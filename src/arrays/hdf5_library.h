@@ -17,6 +17,12 @@ typedef struct h5_link {
   int type;
 } h5_link;
 
+/* Room for all of it: 32 bytes in 1.8 to 1.14, 2.0. */
+typedef union h5_link_room {
+  h5_link link;
+  uint64_t room[16];
+} h5_link_room;
+
 typedef int (*h5_visit)(h5_id group, const char *name, const h5_link *info, void *context);
 
 /* H5E_error2_t */
@@ -31,7 +37,8 @@ typedef int (*h5_error_take)(unsigned number, const h5_error *error, void *conte
 typedef int (*h5_chunk_take)(const h5_size *offset, unsigned mask, uint64_t address, uint64_t bytes,
                              void *context);
 
-enum { H5_LINK_HARD = 0, H5_KIND_DATASET = 5, H5_SPACE_NULL = 2 };
+enum { H5_LINK_HARD = 0, H5_LINK_SOFT = 1 };
+enum { H5_KIND_DATASET = 5, H5_SPACE_NULL = 2 };
 enum {
   H5_CLASS_INTEGER = 0,
   H5_CLASS_FLOAT = 1,
@@ -55,6 +62,7 @@ enum { H5_FILL_UNDEFINED = 0, H5_FILL_TIME_NEVER = 1 };
   X(H5Fclose, int, (h5_id))                                                                        \
   X(H5Oopen, h5_id, (h5_id, const char *, h5_id))                                                  \
   X(H5Oclose, int, (h5_id))                                                                        \
+  X(H5Lget_val, int, (h5_id, const char *, void *, size_t, h5_id))                                 \
   X(H5Iget_type, int, (h5_id))                                                                     \
   X(H5Dget_type, h5_id, (h5_id))                                                                   \
   X(H5Dget_space, h5_id, (h5_id))                                                                  \
@@ -95,6 +103,8 @@ typedef struct hdf5_library {
 #define HDF5_FIELD(name, result, parameters) result(*name) parameters;
   HDF5_FUNCTIONS(HDF5_FIELD)
 #undef HDF5_FIELD
+  /* H5Lget_info, H5Lget_info1 from 1.12 on. */
+  int (*link_info)(h5_id group, const char *name, h5_link_room *info, h5_id access);
   /* H5Lvisit, H5Lvisit1 from 1.12 on. */
   int (*visit)(h5_id group, int index, int order, h5_visit take, void *context);
   /* Optional. */

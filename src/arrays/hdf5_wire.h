@@ -7,7 +7,10 @@
 #ifndef ARRAYS_HDF5_WIRE_H
 #define ARRAYS_HDF5_WIRE_H
 
-#include "arrays/hdf5.h"
+#include <sys/types.h>
+
+#include "arrays/hdf5_dataset.h"
+#include "base/status.h"
 
 #define HDF5_WORKER_WORD "hdf5-reader"
 
@@ -16,6 +19,7 @@ enum { HDF5_FD_SOCKET = 3, HDF5_FD_FILE = 4, HDF5_FD_SHARED = 5 };
 
 typedef enum hdf5_what {
   HDF5_LIST = 1, /* the datasets of the file */
+  HDF5_FIND,     /* the dataset that a path leads to over soft links */
   HDF5_READ,     /* the values at start, count, into shared memory */
   HDF5_WRITTEN,  /* which rows of chunks were ever written; their numbers go to shared memory */
   HDF5_PLACES,   /* offsets of the chunks; they go to shared memory */

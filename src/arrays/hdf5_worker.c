@@ -164,6 +164,7 @@ static stow_status serve(hdf5_file *f, const hdf5_request *request, char *shared
                          hdf5_reply *reply) {
   switch (request->what) {
   case HDF5_LIST: return hdf5_file_list(f, list_one, NULL);
+  case HDF5_FIND: return hdf5_file_find(f, request->name, list_one, NULL);
   case HDF5_READ:
     return hdf5_file_read(f, request->name, request->start, request->count, shared, request->bytes);
   case HDF5_WRITTEN:

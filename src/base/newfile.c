@@ -110,6 +110,11 @@ int newfile_unnamed(const char *folder) {
   return fd;
 }
 
+const char *newfile_folder(void) {
+  const char *folder = getenv("TMPDIR");
+  return folder != NULL && folder[0] != '\0' ? folder : "/var/tmp";
+}
+
 bool newfile_write(const char *path, const void *bytes, size_t count) {
   char name[PATH_MAX];
   const char *at = bytes;

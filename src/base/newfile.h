@@ -31,6 +31,9 @@ const char *newfile_reason(int error);
 int newfile_beside(char *name, size_t size, const char *path, mode_t mode);
 /* Creates an unnamed file in `folder`, mode 0600. */
 int newfile_unnamed(const char *folder);
+/* Returns the folder for large unnamed files: $TMPDIR, or /var/tmp, because /tmp may be in memory.
+ */
+const char *newfile_folder(void);
 
 /* Replaces the file at `path` with these bytes, through a temporary file, so that a reader sees the
  * old file or the new one. Mode 0600. Returns false with errno. */

@@ -59,6 +59,8 @@ void column_stats_join(column_stats *t, const column_stats *later) {
     t->padded = later->padded;
     t->beyond = later->beyond;
   }
+  t->as_text = t->as_text || later->as_text;
+  t->as_times = t->as_times || later->as_times;
   t->not_utf8 = t->not_utf8 || later->not_utf8;
   t->negative_beside_wide = t->negative_beside_wide || later->negative_beside_wide;
   t->inexact = t->inexact || later->inexact;
@@ -136,8 +138,13 @@ void column_stats_block(column_stats *t, const csv_column *c, size_t rows) {
 
 /* ---- the type of the column ---- */
 
+static bool has_only_gaps(const column_stats *t) {
+  return t->texts + t->numbers + t->bools == 0;
+}
+
 static bool is_text(const column_stats *t) {
   if (t->texts > 0) return true;
+  if (has_only_gaps(t)) return t->as_text || t->as_times;
   if (t->bools > 0) return t->numbers > 0;
   bool negative = t->negative_beside_wide || (t->integers.count > 0 && t->integers.least < 0);
   if (t->wide_count > 0 && negative) return true;     /* no type holds both */
@@ -174,7 +181,7 @@ static bool conclude_times(column_facts *to, const column_stats *t, uint64_t row
   static const char *const names[] = {"datetime64[D]", "datetime64[s]", "datetime64[ms]",
                                       "datetime64[us]", "datetime64[ns]"};
   csv_unit unit = csv_unit_for(t->clock, t->digits);
-  if (t->not_times || !t->times || (t->zoned && t->unzoned)) return false;
+  if (t->not_times || !(t->times || t->as_times) || (t->zoned && t->unzoned)) return false;
   if (unit == CSV_NANOS && t->past_nanos) return false;
   to->time = true;
   to->unit = unit;
@@ -199,14 +206,14 @@ static void conclude_text(column_facts *to, const column_stats *t, uint64_t rows
   to->padded = t->padded;
   to->beyond = t->beyond;
   to->not_utf8 = t->not_utf8;
-  to->rounds = t->texts + t->bools == 0;
+  to->rounds = t->texts + t->bools == 0 && t->numbers > 0;
   to->first_text_line = t->first_text_line;
   to->text_bytes = t->text_bytes;
   to->longest = t->longest;
-  to->distinct_known = words != NULL && !t->mixed && t->texts > 0;
+  to->distinct_known = words != NULL && !t->mixed && (t->texts > 0 || has_only_gaps(t));
   to->mixed_unknown = words != NULL && !to->distinct_known;
   to->bytes = rows * TEXT_OBJECT_BYTES + t->text_bytes;
-  bool fixed = rows > 0 && t->shortest == t->longest;
+  bool fixed = rows > 0 && t->shortest == t->longest && t->longest > 0;
   text_extent all = {rows, t->text_bytes, fixed, t->longest}, distinct = all;
   if (to->distinct_known) {
     uint32_t nothing;

@@ -23,6 +23,7 @@ typedef struct column_stats {
   uint64_t text_bytes, longest; /* bytes of all fields, including numbers; of the longest */
   uint64_t shortest;            /* bytes of the shortest field; UINT64_MAX: none */
   uint64_t first_text_line;     /* 0: none */
+  bool as_text, as_times;       /* the column has this type also if it has no text: --type */
   bool negative_beside_wide;    /* no type holds both */
   bool inexact;                 /* an integer that no double represents */
   bool mixed;                   /* numbers or words before the first text */

@@ -25,11 +25,6 @@ disk_shuffle_layout disk_shuffle_layout_of(const disk_shuffle *d) {
 
 /* ---- opening ---- */
 
-static const char *default_folder(void) {
-  const char *folder = getenv("TMPDIR");
-  return folder != NULL && folder[0] != '\0' ? folder : "/var/tmp";
-}
-
 static char *copy_text(const char *text) {
   size_t bytes = strlen(text) + 1;
   char *copy = malloc(bytes);
@@ -55,7 +50,7 @@ stow_status disk_shuffle_open(disk_shuffle **out, const disk_shuffle_options *op
   d->step_rows = disk_shuffle_step_rows(d, first);
   memcpy(d->first, first, options->parts * sizeof *first);
   memset(first, 0, options->parts * sizeof *first);
-  d->folder = copy_text(options->folder != NULL ? options->folder : default_folder());
+  d->folder = copy_text(options->folder != NULL ? options->folder : newfile_folder());
   stow_status status =
       d->folder != NULL
           ? sequence_open(&d->order, d->rows, d->layout.forward ? 0 : d->options.block_rows)

@@ -79,8 +79,12 @@ static void arrays_text(buffer *out, const file_facts *f, bool bold) {
   table_write(&t, out, 2, bold);
 }
 
-static void time_cell(table *t, const column_facts *c) {
+static void time_cell(table *t, const column_facts *c, uint64_t rows) {
   char first[40], last[40];
+  if (c->missing == rows) {
+    table_cell(t, "-");
+    return;
+  }
   table_printf(t, "%s to %s%s", csv_date_text(first, c->earliest), csv_date_text(last, c->latest),
                c->zoned ? " UTC" : "");
 }
@@ -100,7 +104,7 @@ static void columns_text(buffer *out, const file_facts *f, bool bold) {
                  : c->mixed  ? " (mixed)"
                              : "");
     if (c->time)
-      time_cell(&t, c);
+      time_cell(&t, c, f->rows);
     else if (c->text)
       table_printf(&t, "up to %" PRIu64 " bytes", c->longest);
     else
@@ -224,8 +228,9 @@ static void json_column(json *j, const file_facts *f, const column_facts *c) {
   json_number(j, "bytes_after", c->bytes_after);
   if (c->time) {
     char day[40];
-    json_key(j, "first_date"), json_text(j, csv_date_text(day, c->earliest));
-    json_key(j, "last_date"), json_text(j, csv_date_text(day, c->latest));
+    bool known = c->missing < f->rows;
+    json_key(j, "first_date"), json_text(j, known ? csv_date_text(day, c->earliest) : NULL);
+    json_key(j, "last_date"), json_text(j, known ? csv_date_text(day, c->latest) : NULL);
     json_key(j, "utc"), json_bool(j, c->zoned);
   } else if (c->text) {
     json_key(j, "mixed"), json_bool(j, c->mixed);

@@ -13,17 +13,12 @@
 
 enum { CHUNK_BYTES = 256 << 10 };
 
-static const char *spool_folder(void) {
-  const char *folder = getenv("TMPDIR");
-  return folder != NULL && folder[0] != '\0' ? folder : "/var/tmp";
-}
-
 static stow_status refuse(const array *from, const char *what) {
   return stow_fail(STOW_ERR_IO,
                    "%s: shuffling it needs a copy of %" PRIu64
                    " bytes in %s, which %s: %s; set TMPDIR to another folder, or convert it once "
                    "with: stowage shrink",
-                   from->name, from->bytes, spool_folder(), what, strerror(errno));
+                   from->name, from->bytes, newfile_folder(), what, strerror(errno));
 }
 
 static stow_status write_all(int fd, const char *bytes, size_t count) {
@@ -68,7 +63,7 @@ stow_status spool_make(spool *s, array *from) {
                      from->name, from->descr, from->fortran_order ? " in Fortran order" : "");
   s->name = strdup(from->name);
   if (s->name == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", from->name);
-  s->fd = newfile_unnamed(spool_folder());
+  s->fd = newfile_unnamed(newfile_folder());
   if (s->fd < 0) return refuse(from, "cannot be written");
   stow_status status = copy(s, from);
   if (status != STOW_OK) spool_close(s);

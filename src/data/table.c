@@ -114,8 +114,9 @@ static stow_status begin_pass(table_pass *p) {
     column_stats_begin(&s->stats[i]);
     if (rule != NULL && rule->text) {
       p->forms[i] = CSV_CODES;
-      s->stats[i].not_times = true;
+      s->stats[i].not_times = s->stats[i].as_text = true;
     }
+    s->stats[i].as_times = rule != NULL && rule->times;
     p->padded[i] = rule != NULL && rule->numbers;
     if (p->to != NULL && p->to->text != NULL && p->to->text[i]) p->forms[i] = CSV_CODES;
     if (p->to != NULL && p->to->skip != NULL) s->too_many[i] = p->to->skip[i];

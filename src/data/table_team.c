@@ -315,6 +315,12 @@ static stow_status join_column(sharing *s, size_t i, bool nothing) {
   return status;
 }
 
+/* Returns whether all texts of the column are known. After numbers before the first text they are
+ * not. */
+static bool has_words(const column_stats *t) {
+  return !t->mixed && (t->texts > 0 || t->as_text);
+}
+
 /* Joins the words of all columns. One process, which reads the texts in order, reports which column
  * has too many. */
 static stow_status join_words(sharing *s, const bool *nothing) {
@@ -324,12 +330,10 @@ static stow_status join_words(sharing *s, const bool *nothing) {
   if (!team_all(s->team, !too_many))
     return stow_fail(STOW_ERR_BUDGET, "%s: more distinct text than the budget holds",
                      s->from->name);
-  /* Numbers before the first text: not all texts are known. */
   for (size_t i = 0; i < state->count; i++)
-    if (state->stats[i].mixed || state->stats[i].texts == 0) intern_free(&state->words[i]);
+    if (!has_words(&state->stats[i])) intern_free(&state->words[i]);
   for (size_t i = 0; i < state->count; i++)
-    if (!state->stats[i].mixed && state->stats[i].texts > 0)
-      STOW_TRY(join_column(s, i, nothing[i]));
+    if (has_words(&state->stats[i])) STOW_TRY(join_column(s, i, nothing[i]));
   return STOW_OK;
 }
 

@@ -38,6 +38,31 @@ for name, a in arrays.items():
     assert same(a, out[name]), name
 END
 
+test_py a_band_that_memory_does_not_hold_is_unpacked_once << 'END'
+import resource
+wide = rng.integers(0, 50, (600, 16000)).astype("f4")
+deep = rng.integers(-9, 9, (2, 45, 70, 90))
+with h5py.File("b.h5", "w") as f:
+    f.create_dataset("wide", data=wide, chunks=(600, 40), compression="gzip", compression_opts=1)
+    f.create_dataset("deep", data=deep, chunks=(1, 20, 11, 13), compression="gzip", compression_opts=1)
+    f.create_dataset("rows", data=wide, chunks=(40, 250), compression="gzip", compression_opts=1, shuffle=True)
+
+def cpu_seconds(*words):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    shrink(*words)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+for name, values in (("wide", wide), ("deep", deep), ("rows", wide)):
+    for memory in ("4M", "6M"):
+        shrink(f"b.h5:{name}", "-o", "b.npz", "--memory", memory, "--threads", "1")
+        out = np.load("b.npz")
+        assert same(values, out[out.files[0]]), (name, memory)
+# A part is a 37th of the band.
+few, many = (min(cpu_seconds("b.h5:wide", "-o", "b.npz", "--memory", m, "--threads", "1") for _ in range(2)) for m in ("256M", "4M"))
+assert many < 6 * few, (few, many)
+END
+
 test_py an_enum_is_bool_only_as_h5py_writes_it_and_otherwise_its_integers << 'END'
 kinds = {"bool": ({"FALSE": 0, "TRUE": 1}, "i1"), "names": ({"lo": -1, "hi": 1}, "i1"), "values": ({"FALSE": 1, "TRUE": 0}, "i1"),
          "other": ({"no": 0, "yes": 1}, "u1"), "three": ({"a": 0, "b": 1, "c": 7}, "i1"), "wide": ({"a": -300, "b": 70000}, "<i4"),
@@ -100,7 +125,7 @@ assert {d["name"] for d in facts["arrays"] if d["left_out"]} == {"names", "pairs
 done = json.loads(stowage("shrink", "--json", "a.h5", "-o", "x.npz"))
 assert {d["name"]: d["type"] for d in done["left_out"]} == {k: v for k, v in listed.items() if k != "x"}, done
 assert np.load("x.npz").files == ["x"] and same(a, np.load("x.npz")["x"])
-for name in ("names", "packed"):
+for name in ("names", "packed", "elsewhere"):
     assert f"dataset {name} is" in stowage("shrink", "a.h5:" + name, "-o", "y.npz", fails=True)
 END
 
@@ -143,6 +168,25 @@ with h5py.File("e.h5", "w") as f:
 facts = inspect("e.h5")["arrays"]
 assert [a["dtype"] for a in facts] == ["in other files"] * 2 and "max" not in facts[0], facts
 assert "dataset raw is in other files" in stowage("shrink", "e.h5", "-o", "e.npz", fails=True)
+END
+
+test_py soft_links_are_followed_inside_the_file << 'END'
+with h5py.File("from.h5", "w") as f:
+    f["x"] = np.arange(10.0)
+values = np.arange(300).reshape(30, 10)
+with h5py.File("l.h5", "w") as f:
+    f["g/a"] = values
+    for name, target in (("soft", "/g/a"), ("group", "/g"), ("g/near", "a"), ("g/top", "/"), ("twice", "/soft"), ("none", "/lost"), ("circle", "/circle"), ("far", "/out")):
+        f[name] = h5py.SoftLink(target)
+    f["out"], f["g/lost"] = h5py.ExternalLink("from.h5", "/x"), h5py.ExternalLink("lost.h5", "/x")
+for name in ("soft", "/soft", "group/a", "g/near", "group/near", "g/top/g/a", "twice"):
+    stowage("shrink", f"l.h5:{name}", "-o", "l.npy")
+    assert same(np.load("l.npy"), values), name
+for name in ("none", "circle", "group", "soft/more"):
+    assert f"no dataset {name}; the file has: g/a" in stowage("inspect", f"l.h5:{name}", fails=True), name
+for name in ("out", "far"):
+    assert f"dataset {name} is in other files" in stowage("shrink", f"l.h5:{name}", "-o", "l.npy", fails=True), name
+assert [a["name"] for a in inspect("l.h5")["arrays"]] == ["g/a"]
 END
 
 test_py memory_stays_in_the_budget_and_a_chunk_past_it_names_the_memory_that_suffices << 'END'

@@ -122,6 +122,23 @@ def the_footer_of_savetxt_is_no_row():
     assert facts["shape"] == [2, 2], facts
 
 
+def complex_numbers_of_savetxt_are_rows_of_text():
+    a = np.array([[0.5 + 1e-3j, -2.25 - 3j, 0j], [1e300 + 1j, complex(np.nan, -np.inf), -1 + 0j], [7 + 7j] * 3])
+    for number, words in enumerate((dict(), dict(header="x y z"), dict(fmt=" ".join(["%.18e%+.18ej"] * 3), header="x y z"))):
+        np.savetxt("t.txt", a, **words)
+        found = json.loads(stowage("inspect", "--json", "t.txt"))
+        assert (found["rows"], found["header"]) == (3, number > 0), found
+        out = shrink("t.txt", "--force")
+        for i, name in enumerate("012" if number == 0 else "xyz"):
+            back = np.array([complex(text.replace("+-", "-")) for text in texts(out, name)])
+            assert np.array_equal(back, a[:, i], equal_nan=True), (words, back)
+    for words, names in ((dict(), "012"), (dict(header="x,y,z"), "xyz"), (dict(header="x,y,z", comments=""), "xyz")):
+        np.savetxt("t.csv", a, delimiter=",", **words)
+        assert list(columns("t.csv")) == list(names) and json.loads(stowage("inspect", "--json", "t.csv"))["rows"] == 3, words
+    np.savetxt("t.txt", a[:, 0])
+    assert json.loads(stowage("inspect", "--json", "t.txt"))["rows"] == 3
+
+
 def each_of_several_files_may_have_what_savetxt_adds():
     values = np.arange(30.0).reshape(-1, 3)
     for delimiter in ",;\t":
@@ -304,6 +321,21 @@ def types_of_single_columns():
     for words in (["--threads", "1"], ["--threads", "3", "--memory", "32M"]):
         out = shrink(write("t.csv", body), "--type", "a=float64", "--type", "b=float32", "--force", *words)
         assert (out["a"][:-1] == np.arange(9000)).all() and (out["b"][:-1] == np.arange(9000)).all() and np.isnan(out["a"][-1])
+
+
+def columns_of_gaps_keep_the_type_that_is_asked_for():
+    write("t.csv", "a,b,c\n" + ",,1\n" * 3000)
+    types = ["--type", "a=text", "--type", "b=datetime"]
+    for words in (["--threads", "1"], ["--threads", "3", "--memory", "32M"]):
+        out = shrink("t.csv", "--force", *types, *words)
+        assert texts(out, "a") == [""] * 3000, sorted(out)
+        assert out["b"].dtype.kind == "M" and out["b"].shape == (3000,) and np.isnat(out["b"]).all(), out["b"]
+    found = columns("t.csv", *types)
+    assert found["a"]["dtype"] == "text" and found["b"]["first_date"] is None and found["a"]["missing"] == found["b"]["missing"] == 3000, found
+    out = shrink(write("t.csv", "a,b\nNA,NA\n,\n"), "--force", *types)
+    assert texts(out, "a") == ["NA", ""] and np.isnat(out["b"]).all()
+    out = shrink(write("t.csv", "a,b\n"), "--force", *types)
+    assert texts(out, "a") == [] and out["b"].dtype.kind == "M" and out["b"].shape == (0,)
 
 
 def dates_and_times():
