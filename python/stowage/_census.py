@@ -9,6 +9,8 @@ import itertools
 import sys
 
 from ._access import *
+from ._fields import *
+from ._samples import *
 from ._variables import *
 from ._weighing import *
 

@@ -8,6 +8,8 @@ import itertools
 import sys
 
 from ._access import *
+from ._fields import *
+from ._samples import *
 from ._weighing import *
 
 MADE = "what line "  # "what line 7 makes": a value that has no name of the program's yet

@@ -1,9 +1,11 @@
 # mypy: ignore-errors
 """Finds what fills the host memory of this Python process: the variables that hold most, and the lines that fill them.
 
-The one engine behind `stowage run` and notebooks, in seven files, each above those it imports:
+The one engine behind `stowage run` and notebooks, in nine files, each above those it imports:
 
     _access     types, attributes and elements of objects, without running code of the program
+    _samples    elements of containers, and what is known of an array at once
+    _fields     what an object refers to
     _weighing   the bytes of a value with all it holds
     _frames     where the program is, and its statements
     _places     the line that fills a variable
@@ -11,7 +13,7 @@ The one engine behind `stowage run` and notebooks, in seven files, each above th
     _census     large values that no variable leads to
     _holders    the search through all of these, and the answer
 
-The package imports it (_host.py). The build also joins the seven files, without their imports of each other, and puts them before
+The package imports it (_host.py). The build also joins the nine files, without their imports of each other, and puts them before
 src/shim/host/report.py, which runs in processes of `stowage run`, possibly just before they run out of memory. So they import only
 what every interpreter has loaded, allocate nothing large, change nothing, print nothing, and search for a bounded time (Deadline).
 A name is given once in all of them.
@@ -23,8 +25,10 @@ import time
 
 from ._access import *
 from ._census import *
+from ._fields import *
 from ._frames import *
 from ._places import *
+from ._samples import *
 from ._variables import *
 from ._weighing import *
 

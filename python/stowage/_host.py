@@ -126,7 +126,7 @@ def take_scene(main: Any, limit: "Optional[int]") -> Scene:
         f"kind\tanonymous\t{now.held_bytes - shared}",
         f"kind\tshared\t{shared}",
     ]
-    objects = [f"{RUN_LINE_ASKED}\t1\t{now.held_bytes - shared}\t1", *_holders.object_lines(found, main), *_holders.frame_lines(main)]
+    objects = [f"{RUN_LINE_ASKED}\t1\t{now.held_bytes - shared}\t1\t0\t0\t{len(sys.modules)}", *_holders.object_lines(found, main), *_holders.frame_lines(main)]
     running = frozenset((frame.f_code, frame.f_lineno) for frame in _holders.stack_of(main) if _holders.is_own_frame(frame))
     return Scene(host, objects, now.held_bytes, running)
 

@@ -13,11 +13,12 @@ from itertools import chain, islice
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from ._access import class_name, elements_of, get, is_a, length, pairs_of
+from ._fields import is_dict_of, slots_of
 from ._library import format_size
 from ._memory import loaded
 from ._pieces import PLAIN, Kinds, Large, numpy_piece
+from ._samples import Deadline, item_name, type_name
 from ._show import name_cells, shell
-from ._weighing import Deadline, is_dict_of, item_name, slots_of, type_name
 
 _PACKAGE = __name__.rpartition(".")[0]
 OPTIMIZED = 1  # CO_OPTIMIZED: a function's code, whose locals are not a dictionary

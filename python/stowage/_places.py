@@ -7,7 +7,9 @@ import itertools
 import sys
 
 from ._access import *
+from ._fields import *
 from ._frames import *
+from ._samples import *
 from ._weighing import *
 
 FIGURES = "figures of pyplot"
@@ -80,7 +82,7 @@ def role_of(line, ident):
         stripped = line = stripped.partition("): ")[2]
     if stripped.startswith(("#", "def ", "class ", "import ", "from ")) or ident not in line:
         return 0
-    best = 2 if f"SubElement({ident}," in line else 0  # of ElementTree: adds to its first argument
+    best = 2 if f"SubElement({ident}," in line or f"heappush({ident}," in line else 0  # adds to its first argument
     for rest in follows(line, ident):
         inner = past_indexes(rest)
         method = inner[1:].split("(")[0].strip() if inner.startswith(".") and "(" in inner else ""
@@ -119,8 +121,11 @@ WIDE = {"float64": 8, "float32": 4, "int64": 8}
 
 def widened(numbers, main):
     """Returns "float64 from uint8" if arrays of such numbers are made from a narrower one that a function of the program has, as large in
-    elements; otherwise the type alone. numbers: the type and the shape of one of the arrays, "float64 (480, 640)"."""
+    elements, or "int64 as uint8" if that holds all of them; otherwise the type alone. numbers: what numbers_of() returns."""
     kind, _, shape = numbers.partition(" ")
+    shape, _, small = shape.partition(" as ")
+    if small:
+        return f"{kind} as {small}"
     if kind.rpartition(".")[2] not in WIDE:
         return kind
     for frame in itertools.islice((frame for frame in stack_of(main) if is_own_frame(frame)), 16):

@@ -9,7 +9,9 @@ import os
 import sys
 
 from ._access import *
+from ._fields import *
 from ._frames import *
+from ._samples import *
 from ._weighing import *
 
 

@@ -238,6 +238,16 @@ static void note_unwatched(explanation *x, const char *folder) {
                 "host memory was not watched: stowage run --ram-limit auto watches it\n");
 }
 
+/* Notes that the command passed a limit that was given before anything could end it. */
+static void note_passed(explanation *x, const char *folder) {
+  host_record *h = calloc(1, sizeof *h);
+  char text[240];
+  if (h != NULL && host_record_read(h, folder) == STOW_OK &&
+      host_peak_say_limit(text, sizeof text, h))
+    buffer_printf(&x->notes, "%s\n", text);
+  free(h);
+}
+
 static stow_status say_none(run_explanation *s, const char *folder, bool known,
                             const run_end *end) {
   explanation *x = &s->says;
@@ -261,6 +271,7 @@ static stow_status say_none(run_explanation *s, const char *folder, bool known,
     buffer_printf(&x->headline, "The run%s ended with code %d and did not run out of memory",
                   command, end->code);
   note_unwatched(x, folder);
+  note_passed(x, folder);
   STOW_TRY(open_ledger(&l, folder));
   if (l.header == NULL) return STOW_OK;
   for (unsigned i = 0; i < LEDGER_DEVICES_MAX; i++) {

@@ -49,15 +49,20 @@ static void say_outside(host_case *c, cause *to) {
 static bool say_making(host_case *c, cause *to) {
   const host_record *r = c->r;
   uint64_t made = host_made_bytes(c);
-  if (!r->from_inside || c->stale || c->place[0] == '\0' ||
-      evidence_share(made, c->reported_bytes) < MUCH)
-    return false;
   const char *source = host_line_own(r);
+  /* Beside a table that is more, it is a part of that table, or what a step on it needs. */
+  if (!r->from_inside || c->stale || c->place[0] == '\0' ||
+      evidence_share(made, c->reported_bytes) < MUCH ||
+      (r->object_count > 0 && host_is_table(&r->objects[0]) && r->objects[0].bytes >= made))
+    return false;
   host_say_making(c, to, made);
   if (source != NULL && source[0] != '\0') cause_say(to, "the line: %s", source);
+  bool narrow = host_is_narrow(r, source);
   host_add_fix(c, made / 2,
-               "make it in parts (a loop over rows or blocks), in place (out=), or in a smaller "
-               "type (float32)",
+               narrow ? "make it in parts (a loop over rows or blocks), and keep only what is "
+                        "needed of each"
+                      : "make it in parts (a loop over rows or blocks), in place (out=), or in a "
+                        "smaller type (float32)",
                "a loop over the parts");
   return true;
 }
@@ -66,10 +71,17 @@ static bool say_making(host_case *c, cause *to) {
 static void say_one(host_case *c, cause *to) {
   const host_record *r = c->r;
   const host_object *o = &r->objects[0];
-  if (r->object_count == 0 || evidence_share(o->bytes, c->reported_bytes) < MOST) return;
-  char text[480];
+  uint64_t imported = host_imported_bytes(r);
+  if (r->object_count == 0 || evidence_share(o->bytes, c->reported_bytes - imported) < MOST) return;
+  char text[480], change[400];
   host_describe(text, sizeof text, o);
-  cause_head(to, "%s; that is most of the %s held", text, cause_size(r->held_bytes));
+  cause_head(to, "%s; that is most of the %s held%s", text, cause_size(r->held_bytes),
+             imported >= c->reported_bytes / 8 ? " apart from imported libraries" : "");
+  if (host_is_table(o)) {
+    host_use_less(r, change, sizeof change, o);
+    host_add_fix(c, o->bytes / 2, change, "a change of the lines that read it");
+    return;
+  }
   if (!host_is_array(o)) return;
   host_add_fix(c, o->bytes / 2,
                strstr(o->of, "64") != NULL

@@ -59,6 +59,13 @@ void host_say_object(cause *to, const host_object *o);
 void host_place(char *out, size_t size, const host_object *o);
 /* Returns the bytes of all objects with a name. */
 uint64_t host_named_bytes(const host_record *r);
+/* Returns about what the modules that the process has imported take. */
+uint64_t host_imported_bytes(const host_record *r);
+/* Returns whether the arrays that a line names are known, and none has numbers of 64 bits: float32
+ * would save nothing. */
+bool host_is_narrow(const host_record *r, const char *source);
+/* Returns whether it is a table: it has columns, and no operation in place. */
+bool host_is_table(const host_object *o);
 /* Returns the bytes of the values that the program's line is making: those without a name. */
 uint64_t host_made_bytes(const host_case *c);
 /* Makes the headline "Line 6 of a.py makes merged, 304.0 MiB so far". */

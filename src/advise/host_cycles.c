@@ -97,7 +97,9 @@ static void find_uncollected(host_case *c, const host_object *o) {
 static void find_linked(host_case *c, const host_object *o) {
   double share = evidence_share(o->bytes, c->reported_bytes);
   char text[480], change[400];
-  if (share < MUCH) return;
+  /* Inside a library, they are what the program's line makes. */
+  bool inside = strncmp(o->where, "module ", 7) == 0 && strchr(o->where, '/') == NULL;
+  if (share < MUCH || (inside && c->place[0] != '\0')) return;
   host_describe(text, sizeof text, o);
   cause *to = host_add(c, CAUSE_HOST_LEAK, share >= MOST ? 0.8 : 0.5);
   cause_head(to, "%s", text);

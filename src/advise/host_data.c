@@ -160,10 +160,15 @@ static bool find_steps(host_case *c, const host_object *o) {
   cause_say(to, "the line: %s", host_line_own(r));
   host_say_object(to, o);
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
+  bool narrow = host_is_narrow(r, host_line_own(r));
   host_add_fix(
       c, made / 2,
-      "compute step by step in place (t = a - b; t *= t; np.sqrt(t, out=t)), or a block of "
-      "rows at a time; numexpr.evaluate(…) makes no temporary arrays; float32 halves everything",
+      narrow
+          ? "compute step by step in place (t = a - b; t *= t; np.sqrt(t, out=t)), or a block of "
+            "rows at a time; numexpr.evaluate(…) makes no temporary arrays"
+          : "compute step by step in place (t = a - b; t *= t; np.sqrt(t, out=t)), or a block of "
+            "rows at a time; numexpr.evaluate(…) makes no temporary arrays; float32 halves "
+            "everything",
       "longer code; or a loop over the blocks");
   return true;
 }
@@ -177,15 +182,16 @@ static void join_once(char *out, size_t size, const char *copying, const host_ob
     joined = joined || strcmp(copying, joins[i]) == 0;
   if (joined && table)
     snprintf(out, size,
-             "keep the parts in a list and call pandas.concat once after the loop; if all of them "
-             "do not fit, reduce each part as it arrives (groupby, sum), or write it to a file "
-             "(part.to_parquet)");
+             "reduce each part as it arrives (groupby, sum) and keep the results, or write it to a "
+             "file (part.to_parquet); if the whole is needed, fill columns of its full size: a = "
+             "numpy.empty(n), a[i:j] = part[\"a\"], pandas.DataFrame({\"a\": a}, copy=False); one "
+             "concat of a list of all parts takes twice their size for a moment");
   else if (joined)
     snprintf(
         out, size,
         "make %s once at its full size (numpy.empty) and fill it part by part: %s[i:j] = part; "
-        "or keep the parts in a list and join them once after the loop; if all of it does not fit, "
-        "in a file: numpy.lib.format.open_memmap(path, \"w+\", dtype, shape)",
+        "if all of it does not fit, in a file: numpy.lib.format.open_memmap(path, \"w+\", dtype, "
+        "shape); a list of the parts, joined once, takes twice their size for a moment",
         o->name, o->name);
   else
     snprintf(out, size,
@@ -199,17 +205,27 @@ static void join_once(char *out, size_t size, const char *copying, const host_ob
 static void write_in_place(char *out, size_t size, const host_record *r, const host_object *o) {
   char target[64];
   const char *source = host_line_own(r);
+  bool wide = strstr(o->of, "64") != NULL || strstr(o->of, "128") != NULL;
   host_line_target(source, target, sizeof target);
-  if (strcmp(target, o->name) == 0 && strstr(o->of, "float") != NULL)
+  if (host_is_table(o))
+    snprintf(
+        out, size,
+        "keep only the columns of %s that the line needs (select them when it is read or made), "
+        "work on a block of rows at a time and add up the results, and del %s after its last "
+        "use",
+        o->name, o->name);
+  else if (strcmp(target, o->name) == 0 && strstr(o->of, "float") != NULL)
     snprintf(out, size,
              "work in place, in the memory of %.24s: np.add(%.24s, 1, out=%.24s), np.sqrt(%.24s, "
-             "out=%.24s), %.24s *= 2; or a block of rows at a time; float32 takes half",
-             o->name, o->name, o->name, o->name, o->name, o->name);
+             "out=%.24s), %.24s *= 2; or a block of rows at a time%s",
+             o->name, o->name, o->name, o->name, o->name, o->name,
+             wide ? "; float32 takes half" : "");
   else
     snprintf(out, size,
              "work in place if the old values are not needed (out=%s, %s /= 255), or on a block of "
-             "rows at a time; and in the smallest type that is enough (float32 instead of float64)",
-             o->name, o->name);
+             "rows at a time%s",
+             o->name, o->name,
+             wide ? "; and in the smallest type that is enough (float32 instead of float64)" : "");
 }
 
 /* The line that fills an array joins parts to it, as the array in a loop of concatenate: each
@@ -365,7 +381,8 @@ static bool find_output(host_case *c) {
   for (size_t i = 0; i < r->frame_count; i++)
     inside = inside || (strstr(r->frames[i].file, "/subprocess.py") != NULL &&
                         strcmp(r->frames[i].name, "_execute_child") != 0);
-  if (!inside || evidence_share(c->main->read_bytes, c->main_bytes) < MUCH) return false;
+  /* Its parts, the parts joined, and their text: what was read is a third of that. */
+  if (!inside || evidence_share(c->main->read_bytes, c->main_bytes) < MUCH / 2) return false;
   char where[160];
   host_line_where(r, where, sizeof where);
   cause *to = host_add(c, CAUSE_HOST_DATASET_WHOLE, 0.93);

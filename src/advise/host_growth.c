@@ -154,7 +154,8 @@ void host_find_leak(host_case *c) {
               cause_size((uint64_t)r->growth_bytes_s));
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
   char change[400];
-  uint64_t kept = most->element_bytes;
+  unsigned times = host_less_times(most);
+  uint64_t kept = times > 1 ? most->bytes / times : most->element_bytes;
   host_less_collection(c, change, sizeof change, most);
   if (host_less_is_bound(most) && !host_is_of_views(most)) host_less_entries(c, most, &kept);
   host_add_fix(c, most->bytes > kept ? most->bytes - kept : 0, change,

@@ -8,6 +8,7 @@
 
 #include "advise/host_kind.h"
 #include "advise/host_line.h"
+#include "advise/host_read.h"
 #include "advise/host_way.h"
 
 /* Writes "{"street": "category", "city": "category"}" for the columns in o->words. */
@@ -88,7 +89,21 @@ uint64_t host_less_entries(const host_case *c, const host_object *o, uint64_t *b
 /* Returns whether its fix is a bound on the number of entries. */
 bool host_less_is_bound(const host_object *o) {
   return strncmp(o->name, "the cache of ", 13) == 0 || strstr(o->type, "deque") != NULL ||
+         host_is_queue(o) ||
          (host_is_dict(o) && !host_is_made_of(o, "int float ") && !host_is_grouped(o));
+}
+
+/* Returns the bytes of a number of a type of NumPy or PyTorch: 8 of "float64". */
+static unsigned width(const char *of) {
+  unsigned bits = 0;
+  const char *digits = of + strcspn(of, "0123456789 ");
+  return sscanf(digits, "%u", &bits) == 1 && bits >= 16 ? bits / 8 : 1;
+}
+
+unsigned host_less_times(const host_object *o) {
+  const char *from = strstr(o->words, " from "), *as = strstr(o->words, " as ");
+  const char *small = from != NULL ? from + 6 : as != NULL ? as + 4 : NULL;
+  return small != NULL && width(o->words) > width(small) ? width(o->words) / width(small) : 1;
 }
 
 /* Returns whether an object was made at once by a comprehension that keeps what each call returns:
@@ -141,6 +156,15 @@ static void keep_values(char *out, size_t size, const host_object *o) {
              list, o->of, cause_size(o->element_bytes));
 }
 
+static void limit_queue(const host_case *c, char *out, size_t size, const host_object *o) {
+  uint64_t kept, entries = host_less_entries(c, o, &kept);
+  snprintf(out, size,
+           "limit the queue: %s(maxsize=%" PRIu64
+           "), about %s; put() then waits until the consumer "
+           "has caught up",
+           o->type, entries, cause_size(kept));
+}
+
 /* Writes what to do instead of keeping so many objects. */
 void host_less_objects(const host_case *c, char *out, size_t size, const host_object *o) {
   const char *name = o->name;
@@ -182,6 +206,12 @@ void host_less_objects(const host_case *c, char *out, size_t size, const host_ob
              "scipy.sparse.csr_array((w, (a, b))) with scipy.sparse.csgraph; igraph and networkit "
              "hold graphs in arrays as well (%s: %" PRIu64 " Python objects)",
              name, o->objects);
+  else if (host_is_whole_structure(o) && strncmp(o->type, "openpyxl.", 9) == 0)
+    snprintf(
+        out, size,
+        "let the rows pass through: openpyxl.Workbook(write_only=True) writes each row that is "
+        "appended (create_sheet() makes the sheet); load_workbook(path, read_only=True) reads "
+        "them one at a time");
   else if (host_is_whole_structure(o))
     snprintf(out, size,
              "hold the values of %s in arrays or tables (numpy, pandas) instead of one Python "
@@ -197,10 +227,12 @@ void host_less_objects(const host_case *c, char *out, size_t size, const host_ob
   } else if (host_is_unnamed(o) && is_comprehended(o)) {
     char loop[80];
     write_loop(loop, sizeof loop, o);
-    snprintf(out, size,
-             "use each as it is made instead of keeping all in %s: %s: … (a number, a count, "
-             "file.write(…)); or put numbers into one array: numpy.fromiter(…, dtype=…)",
-             target, loop);
+    snprintf(
+        out, size,
+        "use each as it is made instead of keeping all in %s: %s: … (a number, a count, "
+        "file.write(…)); or keep only the numbers that are needed: array.array(\"d\"), 8 bytes "
+        "each",
+        target, loop);
   } else if (host_is_unnamed(o) && strchr(target, '[') != NULL)
     snprintf(out, size,
              "fill the column from an array, not from a list of Python objects: %s = "
@@ -208,12 +240,13 @@ void host_less_objects(const host_case *c, char *out, size_t size, const host_ob
              "numbers",
              target);
   else if (host_is_unnamed(o))
-    snprintf(out, size,
-             "use each value as it arrives instead of collecting all (for … in …, a generator), or "
-             "put them into arrays as they arrive: numpy.fromiter(…, dtype=…)");
+    snprintf(
+        out, size,
+        "use each value as it arrives instead of collecting all (for … in …, a generator), or "
+        "keep only the numbers that are needed of each: array.array(\"d\") for a field, 8 bytes "
+        "a number");
   else if (host_is_queue(o))
-    snprintf(out, size, "limit the queue: %s(maxsize=…); put() then waits for the consumer",
-             o->type);
+    limit_queue(c, out, size, o);
   else if (host_is_made_of(o, "logging.LogRecord "))
     snprintf(out, size,
              "write each to a file instead of keeping it: logging.FileHandler(path), or "
@@ -293,6 +326,12 @@ void host_less_objects(const host_case *c, char *out, size_t size, const host_ob
         "write each to a file as it arrives instead of keeping it in %s, keep only what is needed "
         "of it, or only the last ones: collections.deque(maxlen=…)",
         name);
+  else if (strstr(o->source, "heappush") != NULL)
+    snprintf(
+        out, size,
+        "if only the first are needed, keep those: heapq.nsmallest(k, …) of a generator, or "
+        "heapq.heappushpop(%s, x) once %s has k entries; otherwise sort arrays (numpy.argsort)",
+        name, name);
   else if (host_is_made_of(o, "list set frozenset "))
     snprintf(out, size,
              "use each as it is made (yield it instead of adding it to %s), or write it to a file; "
@@ -318,15 +357,14 @@ void host_less_objects(const host_case *c, char *out, size_t size, const host_ob
   else if (o->grows && isupper((unsigned char)o->of[0]))
     snprintf(
         out, size,
-        "keep only the objects that are still needed, as the last ones: "
-        "collections.deque(maxlen=…) "
-        "(a weakref.WeakSet lets go of those that nothing else uses); or their values as arrays: "
-        "one numpy array for each field of %s",
+        "keep their values as arrays: one numpy array for each field of %s; or only the objects "
+        "that are still needed, as the last ones: collections.deque(maxlen=…) (a weakref.WeakSet "
+        "lets go of those that nothing else uses)",
         name);
   else
     snprintf(out, size,
              "keep %s as arrays: one numpy array (or a column of a table) for each field that is "
-             "needed, filled in place or with numpy.fromiter%s",
+             "needed, made once and filled in place%s",
              name,
              o->grows ? "; or use each one as it arrives (a count, a sum) and keep none" : "");
 }
@@ -390,10 +428,7 @@ void host_less_collection(const host_case *c, char *out, size_t size, const host
              "that one next), or drop it: a buffer of ctypes is freed when nothing refers to it",
              name);
   else if (host_is_queue(o))
-    snprintf(out, size,
-             "limit the queue: %s(maxsize=…); put() then waits until the consumer has caught "
-             "up",
-             o->type);
+    limit_queue(c, out, size, o);
   else if (host_is_made_of(o, "concurrent.Future asyncio.Future _asyncio.Future "))
     snprintf(out, size,
              "a future keeps its result: let the function return only what is needed of it (a "
@@ -445,17 +480,25 @@ void host_less_collection(const host_case *c, char *out, size_t size, const host
              "(file.write, logging.FileHandler)",
              name, entries, cause_size(kept), name);
   else if (strstr(o->words, " from ") != NULL)
+    snprintf(
+        out, size,
+        "keep them as %.20s, as they come, and convert each when it is used: %.*s takes %u times "
+        "as much; or as float32: x.astype(numpy.float32)",
+        strstr(o->words, " from ") + 6, (int)strcspn(o->words, " "), o->words, host_less_times(o));
+  else if (strstr(o->words, " as ") != NULL)
     snprintf(out, size,
-             "keep them as %.20s, as they come, and convert each when it is used: %.*s takes %s as "
-             "much; or as float32: x.astype(numpy.float32)",
-             strstr(o->words, " from ") + 6, (int)strcspn(o->words, " "), o->words,
-             strstr(o->words, "float64 from uint8") != NULL ? "8 times" : "several times");
+             "keep them as %.20s, %u times smaller than %.*s, and exact for all numbers seen: "
+             "x.astype(numpy.%.20s); if that is not enough, as rows of one file: "
+             "numpy.lib.format.open_memmap(\"%.30s.npy\", \"w+\", \"%.20s\", (n, …)), or only what "
+             "is needed of each (a sum, a row)",
+             strstr(o->words, " as ") + 4, host_less_times(o), (int)strcspn(o->words, " "),
+             o->words, strstr(o->words, " as ") + 4, name, strstr(o->words, " as ") + 4);
   else if (strstr(o->source, ".copy()") != NULL &&
            host_is_made_of(o, "numpy.ndarray torch.Tensor "))
     snprintf(out, size,
              "if all are needed, keep them as rows of one file: %s = "
              "numpy.lib.format.open_memmap(\"%.30s.npy\", \"w+\", %s, (n, …)), and %s[i] = …; "
-             "otherwise every tenth, or what is needed of each (a mean, a row)%s",
+             "otherwise what is needed of each (a mean, a row)%s",
              name, name, wide ? "\"float64\"" : "dtype", name, wide ? "; float32 takes half" : "");
   else if (wide)
     snprintf(out, size,
@@ -478,10 +521,11 @@ void host_use_less(const host_record *r, char *out, size_t size, const host_obje
   char name[64];
   host_name(name, sizeof name, o);
   if (host_is_unnamed(o) && strcmp(name, o->name) == 0) snprintf(name, sizeof name, "it");
-  bool table = strstr(o->type, "DataFrame") != NULL || strstr(o->type, "Table") != NULL;
   if (host_is_text_table(o))
     host_less_text(out, size, o);
-  else if (table)
+  else if (host_is_table(o) && o->source[0] != '\0' && host_read_is_known(o->source))
+    host_read_in_parts(out, size, r, "", o->source);
+  else if (host_is_table(o))
     snprintf(
         out, size,
         "read and keep only the columns of %s that are used, in smaller types (float32, int32, "
@@ -492,10 +536,8 @@ void host_use_less(const host_record *r, char *out, size_t size, const host_obje
   else if (host_is_collection(o))
     host_less_collection(&c, out, size, o);
   else if (host_is_array(o))
-    snprintf(out, size,
-             "%s for %s, or work on a block of rows at a time; del %s after its last use",
-             strstr(o->of, "64") != NULL ? "a smaller type takes half: float32 or int32"
-                                         : "a smaller type",
+    snprintf(out, size, "%swork on a block of rows of %s at a time; del %s after its last use",
+             strstr(o->of, "64") != NULL ? "a smaller type takes half: float32 or int32; or " : "",
              name, name);
   else if (host_is_memory_file(o))
     snprintf(out, size, "write to a file on disk instead of %s (tempfile.TemporaryFile())", name);

@@ -19,5 +19,8 @@ bool host_less_is_bound(const host_object *o);
 /* Returns such a bound, and what the container then holds: the entries that fit a quarter of the
  * limit, at most half of them, with one digit other than 0. */
 uint64_t host_less_entries(const host_case *c, const host_object *o, uint64_t *bytes);
+/* Returns how many times smaller the elements are in the type that they came in, or in the smallest
+ * one that holds them exactly; 1 if none is known. */
+unsigned host_less_times(const host_object *o);
 
 #endif

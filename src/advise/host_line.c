@@ -63,16 +63,16 @@ static const char *const COPYING_CALLED[] = {
     "np.copy",   "tile",         "repeat",      "deepcopy",    "torch.cat", "stack",  ".float",
     ".double",   ".half",        ".clone",      ".contiguous", ".copy",     NULL};
 static const char *const READING_CALLED[] = {
-    "np.load",    "numpy.load",   "read_csv",     "loadtxt",    "fromfile",
-    "read",       "read_parquet", "readlines",    "json.load",  "pickle.load",
-    "read_table", "read_excel",   "read_feather", "genfromtxt", NULL};
+    "np.load",    "numpy.load", "read_csv",     "loadtxt",    "fromfile",  "read_text",
+    "read_bytes", "read",       "read_parquet", "readlines",  "json.load", "pickle.load",
+    "read_table", "read_excel", "read_feather", "genfromtxt", NULL};
 static const char *const COPYING[] = {"append", "concatenate", "concat", "vstack", "hstack",
                                       "stack",  "astype",      "copy",   "tile",   "repeat",
                                       "merge",  "insert",      "pad",    NULL};
-static const char *const READING[] = {"load",      "read_csv",     "loadtxt",     "genfromtxt",
-                                      "read",      "read_parquet", "read_pickle", "read_json",
-                                      "readlines", "fromfile",     "read_excel",  "read_table",
-                                      "_read",     "read_feather", "read_array",  NULL};
+static const char *const READING[] = {
+    "load",        "read_csv",     "loadtxt",    "genfromtxt", "read",       "read_parquet",
+    "read_pickle", "read_json",    "readlines",  "fromfile",   "read_excel", "read_table",
+    "_read",       "read_feather", "read_array", "read_text",  "read_bytes", NULL};
 
 const char *host_line_copies(const host_record *r) {
   return inside_of(r, COPYING, COPYING_CALLED);

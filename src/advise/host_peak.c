@@ -1,6 +1,7 @@
 /* Host peak: which causes to report when nothing failed. */
 #include "advise/host_peak.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -130,4 +131,28 @@ stow_status host_peak_find(host_peak *p, const host_record *r) {
   if (p->cause[0] == '\0' && other == NULL) advise(p, advice, r, object ? &r->objects[0] : NULL);
   explanation_free(&x);
   return status;
+}
+
+bool host_peak_say_limit(char *out, size_t size, const host_record *r) {
+  uint64_t highest = 0, gap_ms = 0, over_ms = 0;
+  if (strcmp(r->limit_from, "given") != 0 || r->peak_bytes <= r->limit_bytes || r->ended[0] != '\0')
+    return false;
+  for (size_t i = 0; i < r->sample_count; i++) {
+    const host_sample *s = &r->samples[i];
+    uint64_t since = i > 0 ? s->time_ms - r->samples[i - 1].time_ms : s->time_ms;
+    if (s->bytes > highest) highest = s->bytes;
+    if (since > gap_ms) gap_ms = since;
+    if (s->bytes > r->limit_bytes) over_ms += since;
+  }
+  int length = snprintf(out, size, "the command exceeded the %s of --ram-limit by %s for a moment",
+                        cause_size(r->limit_bytes), cause_size(r->peak_bytes - r->limit_bytes));
+  if (over_ms > 0)
+    snprintf(out + length, size - (size_t)length, ", about %" PRIu64 " ms, and ended by itself",
+             over_ms);
+  else
+    snprintf(out + length, size - (size_t)length,
+             ", and ended by itself: no reading saw it (the highest: %s; at most %" PRIu64
+             " ms between two)",
+             cause_size(highest), gap_ms);
+  return true;
 }

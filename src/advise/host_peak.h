@@ -20,4 +20,8 @@ typedef struct host_peak {
 
 stow_status host_peak_find(host_peak *p, const host_record *r);
 
+/* Writes that the command passed a limit that was given, for how long, and why nothing ended it.
+ * Returns false if it did not, or was ended. */
+bool host_peak_say_limit(char *out, size_t size, const host_record *r);
+
 #endif

@@ -157,6 +157,14 @@ void host_read_in_parts(char *out, size_t size, const host_record *r, const char
                path);
 }
 
+bool host_read_is_known(const char *source) {
+  for (size_t i = 0; i < sizeof readers / sizeof *readers; i++)
+    if (host_line_calls(source, readers[i].call) ||
+        (strchr(readers[i].call, '.') == NULL && strstr(source, readers[i].call) != NULL))
+      return true;
+  return false;
+}
+
 bool host_read_inspected(const char *path) {
   const char *dot = strrchr(path, '.');
   return dot != NULL &&

@@ -15,6 +15,8 @@ void host_read_json(char *out, size_t size, const host_record *r, const char *pa
  * name. source: a line of the program, or NULL. */
 void host_read_in_parts(char *out, size_t size, const host_record *r, const char *path,
                         const char *source);
+/* Returns whether a line calls one of those. */
+bool host_read_is_known(const char *source);
 /* Returns whether `stowage inspect` reads such a file, as far as its name shows. */
 bool host_read_inspected(const char *path);
 

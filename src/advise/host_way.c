@@ -2,6 +2,7 @@
 #include "advise/host_way.h"
 
 #include <ctype.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -33,8 +34,9 @@ static const host_way ways[] = {
     {"join join_asof", CAUSE_HOST_LIMIT,
      "a join pairs every row with every row of the same key, in a new table of all columns beside "
      "both",
-     "make the keys of one side unique first (group by the key, or drop duplicates), or select "
-     "only the columns that are used; in polars a.lazy().join(b.lazy(), on=…).group_by(…).agg(…)"
+     "if it has more rows than its parts, add up each side by the key first, and join the sums: "
+     "a.group_by(key).agg(…) (drop_duplicates if one row of a key is enough); select only the "
+     "columns that are used; in polars a.lazy().join(b.lazy(), on=…).group_by(…).agg(…)"
      ".collect(engine=\"streaming\") never makes the whole table",
      "other columns cannot be used later"},
     {"get_dummies", CAUSE_HOST_LIMIT, "it makes one column for every value",
@@ -61,8 +63,8 @@ static const host_way ways[] = {
      "batch at a time, or scipy.sparse",
      "a change of the lines that use it"},
     {"fetchall", CAUSE_HOST_DATASET_WHOLE, "it reads all rows of the query at once",
-     "read row by row: for row in cursor (or cursor.fetchmany(10000)); let SQL filter and sum "
-     "(WHERE, GROUP BY)",
+     "read a part at a time: while rows := cursor.fetchmany(10000): for row in rows: …; let SQL "
+     "filter and sum (WHERE, GROUP BY)",
      "a loop over the rows"},
     {"read_sql read_sql_query read_sql_table", CAUSE_HOST_DATASET_WHOLE,
      "it reads all rows of the query at once",
@@ -134,11 +136,11 @@ static const host_way ways[] = {
      "a loop over the lines"},
     {"[:, None", CAUSE_HOST_LIMIT, "it pairs every row with every other",
      "work on a block of rows at a time: for i in range(0, n, 500): f(x[i:i + 500], x); "
-     "scipy.spatial.distance.cdist needs no array of differences; float32 halves it",
+     "scipy.spatial.distance.cdist needs no array of differences",
      "a loop over the blocks"},
     {"[:, np.newaxis", CAUSE_HOST_LIMIT, "it pairs every row with every other",
      "work on a block of rows at a time: for i in range(0, n, 500): f(x[i:i + 500], x); "
-     "scipy.spatial.distance.cdist needs no array of differences; float32 halves it",
+     "scipy.spatial.distance.cdist needs no array of differences",
      "a loop over the blocks"},
     {"linkage fclusterdata fastcluster.linkage", CAUSE_HOST_LIMIT,
      "it needs a table with one number for every pair of rows",
@@ -150,7 +152,7 @@ static const host_way ways[] = {
     {"cdist pdist outer pairwise_distances cosine_similarity", CAUSE_HOST_LIMIT,
      "it has one number for every pair of rows",
      "a block of rows at a time: for i in range(0, n, 500): f(x[i:i + 500], x), and keep only what "
-     "is needed of it (the nearest ten); float32 halves it",
+     "is needed of it (the nearest ten)",
      "a loop over the blocks"},
     {"Adam AdamW NAdam RAdam Adamax Adadelta", CAUSE_HOST_LIMIT,
      "it keeps two numbers for every parameter, beside the parameter and its gradient",
@@ -199,8 +201,8 @@ static const host_way ways[] = {
     {"].map(", CAUSE_HOST_OBJECTS, EVERY_ROW, USE_ROWS, "a loop over the rows"},
     {"list tuple set dict Counter", CAUSE_HOST_OBJECTS,
      "it collects everything before anything is used",
-     "go through it one at a time: for item in …; if all are needed at the end, put them into an "
-     "array: numpy.fromiter(…, dtype=…)",
+     "go through it one at a time: for item in …; if numbers of all are needed at the end, keep "
+     "those alone: array.array(\"d\") for each field, 8 bytes a number",
      "it can be read only once"},
     {".astype(np.float64) .astype(numpy.float64) .astype(float) .astype('float64') "
      ".astype(\"float64\")",
@@ -210,11 +212,10 @@ static const host_way ways[] = {
      "7 digits instead of 15"},
     {"np.array numpy.array np.asarray np.stack", CAUSE_HOST_COPIES,
      "it copies all parts into one array",
-     "windows of one array need no copy: numpy.lib.stride_tricks.sliding_window_view(x, "
-     "n)[::step]; "
-     "of other parts, work on a batch at a time, or fill an array in a file: "
-     "numpy.lib.format.open_memmap(path, \"w+\", dtype, shape)",
-     "a loop over the batches"},
+     "fill one array instead of a list and its copy: x = numpy.empty((n, …), dtype), x[i] = part; "
+     "or in a file: numpy.lib.format.open_memmap(path, \"w+\", dtype, shape); or work on a batch "
+     "at a time",
+     "the number of parts must be known"},
 };
 
 /* Returns whether the first ".split(" of a line follows the name of a library of arrays: it splits
@@ -237,12 +238,36 @@ static bool joins_tables(const char *source) {
          strstr(source, "_on=") != NULL;
 }
 
+static bool collects(const char *name) {
+  static const char *const names[] = {"list", "tuple", "set", "dict", "Counter"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (strcmp(names[i], name) == 0) return true;
+  return false;
+}
+
+/* Returns whether the value of a line is that call, or another one of it alone: "n = len(set(x))",
+ * but not "draw(x, tuple(y))". */
+static bool is_outermost(const char *name, const char *source) {
+  size_t length = strlen(name);
+  for (const char *at = source; (at = strstr(at, name)) != NULL; at += length) {
+    const char *begin = at;
+    while (begin > source &&
+           (isalnum((unsigned char)begin[-1]) || strchr("_.(", begin[-1]) != NULL))
+      begin--;
+    if (at[length] == '(' && (begin == source || begin[-1] == ' ' || begin[-1] == '=') &&
+        memchr(source, '(', (size_t)(begin - source)) == NULL)
+      return true;
+  }
+  return false;
+}
+
 /* Returns whether a line calls `name` in a way that needs little memory. */
 static bool calls_with_care(const char *name, const char *source) {
   if (strcmp(name, "split") == 0) { /* a tensor into parts of a size; a text is split at a text */
     const char *at = strstr(source, ".split(");
     return at != NULL && ((at[7] >= '0' && at[7] <= '9') || splits_array(source, at));
   }
+  if (strchr(name, '.') == NULL && collects(name)) return !is_outermost(name, source);
   if (strcmp(name, "dumps") == 0) return strstr(source, " for ") != NULL; /* of one part each */
   if (strcmp(name, "join") == 0) return !joins_tables(source);
   return strcmp(name, "svd") == 0 && strstr(source, "full_matrices=False") != NULL;
@@ -263,7 +288,22 @@ static bool has_text(const char *source, const char *texts) {
   return false;
 }
 
+/* Returns whether a line multiplies a matrix with itself, "x @ x.T": a number for every pair of
+ * rows. */
+static bool pairs_rows(const char *source) {
+  for (const char *at = source; (at = strstr(at, " @ ")) != NULL; at += 3) {
+    const char *begin = at;
+    while (begin > source && (isalnum((unsigned char)begin[-1]) || strchr("_.", begin[-1]) != NULL))
+      begin--;
+    size_t length = (size_t)(at - begin);
+    if (length > 0 && strncmp(at + 3, begin, length) == 0 && strncmp(at + 3 + length, ".T", 2) == 0)
+      return true;
+  }
+  return false;
+}
+
 const host_way *host_way_of(const char *source) {
+  if (source != NULL && pairs_rows(source)) return host_way_of("pdist()");
   for (size_t i = 0; source != NULL && i < sizeof ways / sizeof *ways; i++) {
     if (strchr("[.]", ways[i].calls[0]) != NULL) {
       if (has_text(source, ways[i].calls)) return &ways[i];
@@ -412,11 +452,58 @@ static bool shows_objects(const host_record *r, uint64_t made) {
   return r->late || !host_has_framework(r) || sum >= made / 8;
 }
 
-static void add_way_fix(host_case *c, uint64_t saves_bytes, const host_way *way) {
-  char json[400];
-  bool is_json = strncmp(way->calls, "json.", 5) == 0;
-  if (is_json) host_read_json(json, sizeof json, c->r, "");
-  host_add_fix(c, saves_bytes, is_json ? json : way->change, way->cost);
+/* Returns whether what a line joins are parts of one array: "np.array([x[i:i + n] for …])". */
+static bool joins_windows(const host_record *r, const char *source) {
+  for (size_t i = 0; i < r->object_count; i++)
+    if (strcmp(r->objects[i].mark, "view") == 0 && host_line_has(source, r->objects[i].name))
+      return true;
+  for (const char *at = source; (at = strchr(at, '[')) != NULL; at++) {
+    size_t length = strcspn(at + 1, "[](,");
+    bool of_name = at > source && (isalnum((unsigned char)at[-1]) || at[-1] == '_');
+    if (of_name && at[1 + length] == ']' && memchr(at + 1, ':', length) != NULL) return true;
+  }
+  return false;
+}
+
+static void add_way_fix(host_case *c, uint64_t saves_bytes, const host_way *way,
+                        const char *source) {
+  char change[400];
+  bool pairs = strncmp(way->calls, "[:, ", 4) == 0 || strncmp(way->calls, "cdist ", 6) == 0;
+  snprintf(change, sizeof change, "%s%s", way->change,
+           pairs && !host_is_narrow(c->r, source) ? "; float32 halves it" : "");
+  if (strncmp(way->calls, "json.", 5) == 0) host_read_json(change, sizeof change, c->r, "");
+  if (strncmp(way->calls, "np.array ", 9) == 0 && joins_windows(c->r, source))
+    snprintf(change, sizeof change,
+             "windows of one array need no copy: numpy.lib.stride_tricks.sliding_window_view(x, "
+             "n)[::step]; or work on a batch of them at a time");
+  host_add_fix(c, saves_bytes, change, way->cost);
+}
+
+/* Returns the rows of a table: 12 of "(12, 3)". */
+static uint64_t rows_of(const host_object *o) {
+  unsigned long long rows = 0;
+  return sscanf(o->shape, "(%llu", &rows) == 1 ? rows : 0;
+}
+
+/* Says that a join has more rows than the tables of its line together: keys repeat on both sides.
+ */
+static void say_rows(const host_record *r, cause *to, const host_object *o) {
+  char parts[160] = "";
+  uint64_t sum = 0;
+  size_t length = 0;
+  for (size_t i = 0; i < r->object_count; i++) {
+    const host_object *p = &r->objects[i];
+    if (p == o || !host_is_table(p) || !host_line_has(o->source, p->name)) continue;
+    sum += rows_of(p);
+    if (length + 90 < sizeof parts)
+      length += (size_t)snprintf(parts + length, sizeof parts - length, "%s%.40s %" PRIu64,
+                                 length > 0 ? ", " : "", p->name, rows_of(p));
+  }
+  if (sum > 0 && rows_of(o) > 2 * sum)
+    buffer_printf(&to->headline,
+                  "; %.40s has %" PRIu64 " rows, its parts fewer (%s): a key repeats "
+                  "on both sides",
+                  o->name, rows_of(o), parts);
 }
 
 /* The line that the program is at makes a value that is most of what is held. */
@@ -452,7 +539,7 @@ static bool find_making(host_case *c) {
   cause_say(to, "the line: %s", m.source);
   for (size_t i = 0; i < r->object_count && i < 3; i++) host_say_object(to, &r->objects[i]);
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
-  add_way_fix(c, made - made / 4, way);
+  add_way_fix(c, made - made / 4, way, m.source);
   return true;
 }
 
@@ -485,7 +572,9 @@ static void find_made(host_case *c) {
     cause_head(to, "%s: %s", text, way->what);
     cause_say(to, "the line: %s", o->source);
     if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
-    add_way_fix(c, o->bytes - o->bytes / 4, way);
+    if (strncmp(way->calls, "merge", 5) == 0 || strncmp(way->calls, "join", 4) == 0)
+      say_rows(r, to, o);
+    add_way_fix(c, o->bytes - o->bytes / 4, way, o->source);
     return;
   }
 }

@@ -99,6 +99,16 @@ static const char NAMES[] =
     "send names instead of data: each worker opens the file itself (stowage.open(path), "
     "numpy.load(path, mmap_mode=\"r\")), or all share multiprocessing.shared_memory";
 
+/* Returns whether the process waits for a pool, and most of what it holds are objects that this
+ * line collects: numbers take four times as much as in the bytes that were sent. */
+static bool collects_results(const host_case *c) {
+  const host_record *r = c->r;
+  const host_object *o = &r->objects[0];
+  return r->frame_count > 0 && r->object_count > 0 && strcmp(o->mark, "nameless") == 0 &&
+         evidence_share(o->bytes, c->reported_bytes) >= MOST && host_line_own(r) != NULL &&
+         strcmp(o->source, host_line_own(r)) == 0;
+}
+
 /* Workers that receive their tasks, or whose results arrive: both pass through pipes, and the
  * parent holds them once more as bytes. */
 static bool find_tasks(host_case *c) {
@@ -114,7 +124,8 @@ static bool find_tasks(host_case *c) {
   if (line[0] != '\0')
     snprintf(where, sizeof where, "%s%s at %s", target[0] != '\0' ? " in " : "", target, line);
   /* The bytes it read came from the workers, unless an open file has as many. */
-  bool results = evidence_share(c->main->read_bytes, c->main_bytes) >= MUCH;
+  bool results =
+      evidence_share(c->main->read_bytes, c->main_bytes) >= (collects_results(c) ? LITTLE : MUCH);
   for (size_t i = 0; i < r->file_count; i++)
     results = results && r->files[i].read_bytes < c->main->read_bytes / 2;
   bool made = evidence_share(host_made_bytes(c), c->reported_bytes) >= MOST;
@@ -212,6 +223,14 @@ static void say_line(const host_record *r, char *out, size_t size) {
              source != NULL && source[0] != '\0' ? ")" : "");
 }
 
+/* Returns how many workers fit: three quarters of the limit, because they may still grow, and at
+ * most half of them. */
+static unsigned workers_that_fit(const host_record *r, unsigned count, uint64_t each) {
+  uint64_t fits = each > 0 ? r->limit_bytes / 4 * 3 / each : 1;
+  if (fits > count / 2) fits = count / 2;
+  return fits > 0 ? (unsigned)fits : 1;
+}
+
 void host_find_workers(host_case *c) {
   const host_record *r = c->r;
   uint64_t sum = 0, least = UINT64_MAX, most = 0;
@@ -236,7 +255,8 @@ void host_find_workers(host_case *c) {
     find_tasks(c);
     return;
   }
-  if (!worker && share < MOST && c->main->pid == parent && find_tasks(c)) return;
+  bool collects = collects_results(c) && c->main_bytes >= most;
+  if (!worker && (share < MOST || collects) && c->main->pid == parent && find_tasks(c)) return;
   bool results = worker && keeps_results(c), working = worker && at_work(r);
   bool above = !worker && c->main->pid == parent && r->from_inside; /* the parent has answered */
   size_t from = worker ? starter(r) : above ? consumer(r) : r->frame_count;
@@ -298,9 +318,14 @@ void host_find_workers(host_case *c) {
     host_add_fix(c, o->bytes * count, change, "a change of the data; or less is done at once");
     return;
   }
-  host_add_fix(
-      c, sum - most,
-      "fewer workers (num_workers, Pool(processes)), or give them one array they share: "
-      "stowage.open(path), numpy.load(path, mmap_mode=\"r\"), multiprocessing.shared_memory",
-      "less is done at once; or the data must be in a file or in shared memory");
+  unsigned fits = workers_that_fit(r, count, most);
+  char change[400];
+  snprintf(
+      change, sizeof change,
+      "fewer workers: %u instead of %u (Pool(%u), max_workers=%u, n_jobs=%u); or give them one "
+      "array they share: stowage.open(path), numpy.load(path, mmap_mode=\"r\"), "
+      "multiprocessing.shared_memory",
+      fits, count, fits, fits, fits);
+  host_add_fix(c, sum - sum / count * fits, change,
+               "less is done at once; or the data must be in a file or in shared memory");
 }

@@ -536,7 +536,7 @@ static const recipe rows[] = {
      .mustnot = D(ABSURD),
      .change =
          "do not keep everything in the list: use each item as it is made (write it to a file, "
-         "or add up what is needed of it), or keep every tenth, smaller, as uint8",
+         "or add up what is needed of it), or keep it smaller, as uint8",
      .cost = "a change of the loop"},
     {.hosts = H(KILLED) | H(LARGE),
      .never = LANGUAGES,

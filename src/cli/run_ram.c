@@ -466,6 +466,10 @@ void run_ram_end(run_ram *r, int how) {
     if (r->by_kernel) output_error("stowage run: %skilled by SIGKILL%s\n", who, by);
     return;
   }
+  if (r->ended && how == 0) { /* it ended by itself while it was asked what it holds */
+    r->ended = false;
+    h->ended[0] = '\0';
+  }
   if (was_killed(r, how) && !r->ended) {
     if (r->full_ns != 0 && clock_ns() < r->full_ns + LATELY_NS) *h = r->full;
     await_answer(r);

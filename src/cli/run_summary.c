@@ -161,11 +161,8 @@ void run_summary(const ledger *l, const run_limits *limits, bool failed, bool qu
  * or it caught the MemoryError. */
 static void limit_line(const host_record *h) {
   char held[STOW_SIZE_TEXT_MAX], limit[STOW_SIZE_TEXT_MAX];
-  if (strcmp(h->limit_from, "given") == 0 && h->peak_bytes > h->limit_bytes && h->ended[0] == '\0')
-    output_error("stowage run: the command exceeded the %s of --ram-limit for a moment, by %s, and "
-                 "ended by itself\n",
-                 stow_size_format(limit, h->limit_bytes),
-                 stow_size_format(held, h->peak_bytes - h->limit_bytes));
+  char passed[240];
+  if (host_peak_say_limit(passed, sizeof passed, h)) output_error("stowage run: %s\n", passed);
   uint64_t most = h->space_limit_bytes;
   if (most > 0 && h->space_peak_bytes >= most - most / SPACE_PART)
     output_error("stowage run: the process used %s of its own limit of %s on address space (ulimit "
@@ -207,7 +204,9 @@ void run_summary_peak(const ledger *l, const run_limits *limits, host_record *h,
     if (p.fix[0] != '\0') output_error("stowage run: to use less: %s\n", output_name(p.fix));
     return;
   }
-  output_error("stowage run: wasted: about %s: %s\n", stow_size_format(size, p.wasted_bytes),
-               output_name(p.cause));
+  /* What a line was making when the process was asked may have grown since. */
+  output_error("stowage run: wasted: %s %s: %s\n",
+               strstr(p.cause, " so far") != NULL ? "at least" : "about",
+               stow_size_format(size, p.wasted_bytes), output_name(p.cause));
   output_error("stowage run: hint: %s\n", output_name(p.fix));
 }

@@ -201,6 +201,7 @@ static void read_line(host_record *r, const words *w) {
     r->inside_whole = number(w, 3) != 0;
     r->inside_ns = number(w, 4) * 1000;
     r->inside_turns = (uint32_t)number(w, 5);
+    r->inside_modules = (uint32_t)number(w, 6);
   } else if (strcmp(kind, RUN_LINE_TENSORS) == 0) {
     r->tensors = (uint32_t)number(w, 1);
     r->tensors_graph = (uint32_t)number(w, 2);

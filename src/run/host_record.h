@@ -129,14 +129,15 @@ typedef struct host_record {
   size_t file_count;
   /* reported by the process itself */
   bool from_inside;
-  pid_t inside_pid;       /* that process; not in the file */
-  uint32_t inside_serial; /* number of the request that this answers */
-  uint64_t inside_bytes;  /* bytes the process held, without shared memory; 0: unknown */
-  bool inside_whole;      /* complete; false: a partial answer that was written early */
-  uint64_t inside_ns;     /* how long the process took to answer */
-  bool late;              /* the process did not answer later requests: `frames` are newer than
-                           * `objects`, read from outside of Python */
-  uint32_t inside_turns;  /* how often the program continued while unattributed memory grew */
+  pid_t inside_pid;        /* that process; not in the file */
+  uint32_t inside_serial;  /* number of the request that this answers */
+  uint64_t inside_bytes;   /* bytes the process held, without shared memory; 0: unknown */
+  bool inside_whole;       /* complete; false: a partial answer that was written early */
+  uint64_t inside_ns;      /* how long the process took to answer */
+  bool late;               /* the process did not answer later requests: `frames` are newer than
+                            * `objects`, read from outside of Python */
+  uint32_t inside_turns;   /* how often the program continued while unattributed memory grew */
+  uint32_t inside_modules; /* modules that it has imported */
   uint32_t tensors, tensors_graph; /* tensors of PyTorch among the variables of the functions that
                                     * run, and those of them that are in an autograd graph */
   uint64_t space_limit_bytes, space_peak_bytes; /* the process's own limit on its address space, 0

@@ -49,7 +49,8 @@
 
 /* ---- first words of the lines in PID.objects ---- */
 
-#define RUN_LINE_ASKED  "asked"  /* number of the request, bytes held, 1 if complete, us, turns */
+/* number of the request, bytes held, 1 if complete, us, turns, modules imported */
+#define RUN_LINE_ASKED  "asked"
 #define RUN_LINE_OBJECT "object" /* the fields of a host_object, in the order of _holders.py */
 #define RUN_LINE_FRAME  "frame"  /* file, line, function, text of the line */
 /* tensors of PyTorch among the variables of the functions that run, and those of them that are in

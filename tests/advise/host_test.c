@@ -428,6 +428,13 @@ TEST(a_bound_has_a_number)
   CHECK_OK(explain_host(&x, r));
   CHECK_U64(x.fixes.list[0].saves_bytes, 700 * MIB);
   explanation_free(&x);
+  snprintf(r->objects[0].type, sizeof r->objects[0].type, "queue.Queue");
+  snprintf(r->objects[0].name, sizeof r->objects[0].name, "frames");
+  CHECK(answers(r, CAUSE_HOST_LEAK, "at line 5 of a.py", "queue.Queue(maxsize=20), about 200.0 MiB",
+                "…"));
+  CHECK_OK(explain_host(&x, r));
+  CHECK_U64(x.fixes.list[0].saves_bytes, 700 * MIB);
+  explanation_free(&x);
   snprintf(r->objects[0].type, sizeof r->objects[0].type, "dict");
   snprintf(r->objects[0].name, sizeof r->objects[0].name, "pages");
   CHECK(answers(r, CAUSE_HOST_LEAK, "at line 5 of a.py",
@@ -594,8 +601,8 @@ TEST(a_line_gets_advice_that_it_can_use)
   CHECK(advises("d = pdist(x)", "a block of rows at a time", "sample"));
   CHECK(advises("out = json.dumps(table)", "json.dump(", "for each"));
   CHECK(!advises("out = {k: json.dumps(v) for k, v in rows}", "json.dump(…, file)", "—"));
-  CHECK(advises("j = a.join(b, on=\"key\")", "keys of one side unique", "smaller type"));
-  CHECK(!advises("text = \", \".join(words)", "keys of one side", "—"));
+  CHECK(advises("j = a.join(b, on=\"key\")", "each side by the key first", "smaller type"));
+  CHECK(!advises("text = \", \".join(words)", "each side by the key", "—"));
   CHECK(advises("table = [[0] * m for _ in range(n)]", "numpy.zeros((rows, columns)", "out="));
   CHECK(advises("d = lgb.Dataset(x, y)", "free_raw_data", "read_csv"));
   CHECK(advises("y = x.astype(np.float64) / 255", ".astype(np.float32)", "full size"));
@@ -1055,7 +1062,7 @@ TEST(a_call_that_makes_much_at_once_has_its_own_way_out)
       {"X = pd.get_dummies(df)", CAUSE_HOST_LIMIT, "makes X, ", "sparse=True"},
       {"wide = df.pivot(index=\"u\", columns=\"i\")", CAUSE_HOST_LIMIT, "wide", "coo_matrix"},
       {"xx, yy = np.meshgrid(a, a)", CAUSE_HOST_LIMIT, "xx, yy", "sparse=True"},
-      {"rows = cur.fetchall()", CAUSE_HOST_DATASET_WHOLE, "rows", "for row in cursor"},
+      {"rows = cur.fetchall()", CAUSE_HOST_DATASET_WHOLE, "rows", "cursor.fetchmany(10000)"},
       {"words = re.findall(p, text)", CAUSE_HOST_OBJECTS, "words", "finditer"},
       {"configs = list(itertools.product(a, b))", CAUSE_HOST_OBJECTS, "configs",
        "itertools.product"},
@@ -1188,7 +1195,9 @@ TEST(a_table_joined_in_a_loop_is_named_and_not_the_inside_of_pandas)
   snprintf(r->frames[0].name, sizeof r->frames[0].name, "concat");
   at_line(r, "/x/a.py", "table = pd.concat([table, chunk])");
   CHECK(answers(r, CAUSE_HOST_COPIES, "a new copy of table (430.0 MiB) at line 7 of a.py",
-                "pandas.concat once", NULL));
+                "reduce each part as it arrives", NULL));
+  CHECK(
+      answers(r, CAUSE_HOST_COPIES, "a new copy of table", "twice their size for a moment", NULL));
   free(r);
 }
 
@@ -2076,7 +2085,9 @@ TEST(what_a_list_keeps_decides_how_to_keep_less)
       {"str", "", "", "kept.append(line)", "collections.deque(maxlen=", NULL, 1300},
       {"numpy.ndarray", "float64 from uint8", "", "kept.append(f(x))", "keep them as uint8",
        "deque", MIB},
-      {"numpy.ndarray", "float64", "", "kept.append(x.copy())", "every tenth", "deque", MIB},
+      {"numpy.ndarray", "float64", "", "kept.append(x.copy())", "open_memmap", "every tenth", MIB},
+      {"numpy.ndarray", "int64 as uint8", "", "kept.append(x.copy())",
+       "keep them as uint8, 8 times smaller than int64, and exact", "every tenth", MIB},
       {"numpy.ndarray", "float64", "", "kept.append(f(x))", "float32 takes half", NULL, MIB},
       {"tuple", "torch.float32", "ahead", "kept.append((x, y))", "in __getitem__", "deque", MIB},
       {"ctypes.Array", "", "", "kept.append(buffer)", "reuse a few buffers", "numpy", MIB},
@@ -2256,7 +2267,7 @@ TEST(memory_that_comes_and_goes_is_what_a_line_makes_for_a_moment)
   for (size_t i = 0; i < 8; i++)
     r->samples[r->sample_count++] = (host_sample){i * 100, seen[i] * MIB};
   CHECK(answers(r, CAUSE_HOST_LIMIT, "Line 7 of a.py makes temporary values, 600.0 MiB",
-                "make the keys of one side unique", "free()"));
+                "each side by the key first", "free()"));
   host_peak p;
   CHECK_OK(host_peak_find(&p, r));
   CHECK(strstr(p.holder, "Line 7 of a.py makes temporary values") != NULL);
@@ -2273,7 +2284,7 @@ TEST(each_large_holder_comes_with_what_to_change)
     host_object of;
     const char *words;
   } holders[] = {
-      {{.type = "numpy.ndarray", .of = "float64", .shape = "(9, 9)"}, "float32 or int32 for rows"},
+      {{.type = "numpy.ndarray", .of = "float64", .shape = "(9, 9)"}, "float32 or int32"},
       {{.type = "numpy.ndarray", .of = "uint8", .shape = "(9, 9)"}, "a block of rows"},
       {{.type = "polars.DataFrame", .shape = "(9, 9)"}, "only the columns of rows"},
       {{.type = "pyarrow.Table", .shape = "(9, 9)"}, "only the columns of rows"},
@@ -2292,6 +2303,193 @@ TEST(each_large_holder_comes_with_what_to_change)
     if (strstr(p.fix, holders[i].words) == NULL) FAIL("%s: %s", holders[i].of.type, p.fix);
     free(r);
   }
+}
+
+/* What the interpreter and its libraries hold belongs to no variable of the line. */
+TEST(imported_libraries_are_not_what_a_line_makes)
+{
+  static const host_object table = {.count = 900000,
+                                    .where = "main",
+                                    .type = "pandas.DataFrame",
+                                    .of = "float64 int64 str",
+                                    .shape = "(900000, 8)",
+                                    .place = "/x/a.py:5",
+                                    .source = "orders = pd.read_csv(path)"};
+  host_record *r = blank();
+  r->inside_bytes = r->processes[0].held_bytes = r->held_bytes = 208 * MIB;
+  holds(r, &table, "orders", 96 * MIB);
+  at_line(r, "/x/a.py", "report = build(done)");
+  r->inside_modules = 800; /* 50 MiB */
+  CHECK(answers(r, CAUSE_HOST_LIMIT, "orders: a pandas.DataFrame", "usecols=", "float32"));
+  r->object_count = 0;
+  CHECK(answers(r, CAUSE_HOST_LIMIT, "Line 7 of a.py makes report, 158.0 MiB", "in parts", NULL));
+  r->inside_modules = 1u << 30; /* a report can be wrong */
+  CHECK(answers(r, CAUSE_HOST_LIMIT, "Line 7 of a.py makes report, 104.0 MiB", "in parts", NULL));
+  free(r);
+}
+
+TEST(a_smaller_type_is_not_advised_for_what_has_it)
+{
+  static const struct {
+    const char *of, *source, *change, *never;
+  } lines[] = {
+      {"float32", "near = emb @ emb.T", "block of rows", "float32"},
+      {"float64", "near = emb @ emb.T", "float32 halves it", NULL},
+      {"float32", "near = solve(emb)", "in parts", "float32"},
+      {"float64", "near = solve(emb)", "float32", NULL},
+      {"float32", "near = emb[:, None] - emb[None]", "block of rows", "float32"},
+  };
+  for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+    host_record *r = blank();
+    host_object o = picture;
+    snprintf(o.of, sizeof o.of, "%s", lines[i].of);
+    r->inside_bytes = 1000 * MIB;
+    holds(r, &o, "emb", 4 * MIB);
+    at_line(r, "/x/a.py", lines[i].source);
+    if (!answers(r, CAUSE_HOST_LIMIT, "makes near, ", lines[i].change, lines[i].never))
+      FAIL("%s %s", lines[i].of, lines[i].source);
+    free(r);
+  }
+}
+
+TEST(a_join_with_more_rows_than_its_parts_says_so)
+{
+  host_record *r = blank();
+  r->inside_bytes = 1000 * MIB;
+  holds(r,
+        &(host_object){.type = "polars.DataFrame",
+                       .shape = "(12000000, 3)",
+                       .place = "/x/a.py:8",
+                       .source = "both = clicks.join(buys, on=\"user\")"},
+        "both", 700 * MIB);
+  holds(r, &(host_object){.type = "polars.DataFrame", .shape = "(200000, 2)"}, "buys", 3 * MIB);
+  holds(r, &(host_object){.type = "polars.DataFrame", .shape = "(120000, 2)"}, "clicks", 2 * MIB);
+  at_line(r, "/x/a.py", "per_user = both.group_by(\"user\").agg(pl.len())");
+  CHECK(answers(r, CAUSE_HOST_LIMIT, "both has 12000000 rows", "each side by the key first",
+                "/= 255"));
+  explanation x;
+  CHECK_OK(explain_host(&x, r));
+  for (uint32_t i = 0; i < x.fixes.count; i++)
+    if (strstr(x.fixes.list[i].change, "out=") != NULL) FAIL("%s", x.fixes.list[i].change);
+  explanation_free(&x);
+  free(r);
+}
+
+TEST(parts_of_a_list_fill_an_array_and_windows_need_no_copy)
+{
+  static const struct {
+    const char *source, *change, *never;
+  } lines[] = {{"x = np.array(images)", "x[i] = part", "sliding_window_view"},
+               {"x = np.array([load(p) for p in paths])", "x[i] = part", "sliding_window_view"},
+               {"x = np.array([wave[i:i + n] for i in starts])", "sliding_window_view", "x[i]"},
+               {"pairs = list(pairs_of(users))", "array.array", "fromiter"}};
+  for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+    host_record *r = blank();
+    r->inside_bytes = 1000 * MIB;
+    at_line(r, "/x/a.py", lines[i].source);
+    explanation x;
+    CHECK_OK(explain_host(&x, r));
+    const char *change = x.fixes.list[0].change;
+    if (strstr(change, lines[i].change) == NULL || strstr(change, lines[i].never) != NULL)
+      FAIL("%s: %s", lines[i].source, change);
+    explanation_free(&x);
+    free(r);
+  }
+}
+
+TEST(fewer_workers_comes_with_their_number)
+{
+  host_record *r = blank();
+  r->processes[0] = (tree_process){.pid = 10, .parent = 1, .name = "python"};
+  give_workers(r, 300 * MIB);
+  explanation x;
+  CHECK_OK(explain_host(&x, r));
+  bool found = false;
+  for (uint32_t i = 0; i < x.fixes.count; i++)
+    found =
+        found || strstr(x.fixes.list[i].change, "fewer workers: 1 instead of 3 (Pool(1)") != NULL;
+  CHECK(found);
+  explanation_free(&x);
+  free(r);
+}
+
+TEST(a_call_inside_another_collects_little)
+{
+  CHECK(advises("pairs = list(pairs_of(users))", "one at a time", "out="));
+  CHECK(advises("n = len(set(words(path)))", "one at a time", "out="));
+  CHECK(
+      advises("return Image.new(\"RGB\", size, tuple(x for x in y))", "in parts", "one at a time"));
+}
+
+/* What a library links inside is what the line makes that has called it. */
+TEST(objects_inside_a_library_are_no_leak)
+{
+  host_record *r = blank();
+  r->inside_bytes = 1000 * MIB;
+  holds(r,
+        &(host_object){.count = 24,
+                       .where = "module xarray.core.dataset",
+                       .type = "xarray.Variable",
+                       .of = "xarray.Variable",
+                       .mark = "linked",
+                       .element_bytes = 16 * MIB},
+        "xarray.Dataset._variables", 400 * MIB);
+  at_line(r, "/x/a.py", "temps = xr.concat_days(days)");
+  CHECK(answers(r, CAUSE_HOST_LIMIT, "Line 7 of a.py makes temps", "in parts", "chain"));
+  snprintf(r->objects[0].where, sizeof r->objects[0].where, "module /x/a.py");
+  CHECK(answers(r, CAUSE_HOST_LEAK, "xarray.Dataset._variables", "chain", NULL));
+  free(r);
+}
+
+TEST(results_that_a_parent_collects_are_no_copies_of_workers)
+{
+  host_record *r = blank();
+  r->held_bytes = 160 * MIB;
+  r->processes[0] = (tree_process){
+      .pid = 10, .parent = 1, .name = "python", .held_bytes = 78 * MIB, .read_bytes = 17 * MIB};
+  for (int i = 1; i < 3; i++)
+    r->processes[i] = (tree_process){
+        .pid = 10 + i, .parent = 10, .name = "python", .held_bytes = (uint64_t)(70 - i * 20) * MIB};
+  r->processes[2].held_bytes = 34 * MIB;
+  r->process_count = 3;
+  r->inside_bytes = 78 * MIB;
+  holds(r,
+        &(host_object){.count = 1500000,
+                       .where = "<module> at /x/a.py:7",
+                       .type = "list",
+                       .element_bytes = 48,
+                       .mark = "nameless",
+                       .place = "/x/a.py:7",
+                       .grows = true,
+                       .source = "paths = pool.map(simulate, range(300))",
+                       .objects = 1500000},
+        "what line 7 makes", 72 * MIB);
+  at_line(r, "/usr/lib/python3.11/multiprocessing/pool.py", "");
+  at_line(r, "/x/a.py", "paths = pool.map(simulate, range(300))");
+  CHECK(answers(r, CAUSE_HOST_WORKERS, "collects the results of 2 worker processes in paths",
+                "imap", NULL));
+  free(r);
+}
+
+TEST(a_limit_that_was_passed_for_a_moment_is_reported)
+{
+  host_record *r = blank();
+  char text[240];
+  r->peak_bytes = 1020 * MIB;
+  for (size_t i = 0; i < 4; i++)
+    r->samples[r->sample_count++] = (host_sample){i * 40 + 10, (900 + i * 30) * MIB};
+  CHECK(host_peak_say_limit(text, sizeof text, r));
+  CHECK(strstr(text, "by 20.0 MiB for a moment, and ended by itself") != NULL);
+  CHECK(strstr(text, "the highest: 990.0 MiB; at most 40 ms between two") != NULL);
+  r->samples[3].bytes = 1010 * MIB;
+  CHECK(host_peak_say_limit(text, sizeof text, r));
+  CHECK(strstr(text, "about 40 ms") != NULL);
+  snprintf(r->ended, sizeof r->ended, "limit");
+  CHECK(!host_peak_say_limit(text, sizeof text, r));
+  r->ended[0] = '\0';
+  r->peak_bytes = 1000 * MIB;
+  CHECK(!host_peak_say_limit(text, sizeof text, r));
+  free(r);
 }
 
 TEST_MAIN

@@ -412,6 +412,7 @@ def a_canvas_has_a_picture():
 
 def an_argument_is_not_assigned():
     assert holders.role_of('point = ET.SubElement(track, "point")', "track") == 2
+    assert holders.role_of("heapq.heappush(queue, (cost, node))", "queue") == 2
     assert holders.role_of("score(images, scale=2)", "images") == 0
     assert holders.role_of("table /= norm(table, axis=1)", "table") == 0
     assert holders.role_of("images, labels = load(path)", "images") == 1
@@ -437,6 +438,17 @@ def a_file_in_memory_is_written_through_an_archive():
     with zipfile.ZipFile(target, "w") as packed:
         packed.writestr("a", bytes(8 << 20))
         expect(8 << 20, "target", "packed.writestr(")
+
+
+def a_file_in_memory_is_found_in_the_frame_of_a_library():
+    for kind, part in (("BytesIO", "bytes(8 << 20)"), ("StringIO", "'x' * (8 << 20)")):
+        pack = {"__name__": "packing.pack"}
+        source = f"import io\ndef pack(then):\n    file = io.{kind}()\n    file.write({part})\n    then()\n"
+        exec(compile(source, "/usr/lib/python3/dist-packages/packing/pack.py", "exec"), pack)
+        found = []
+        pack["pack"](lambda: found.extend(look(8 << 20)))
+        first = next(one for one in found if one[5] == f"_io.{kind}")
+        assert int(first[1]) >= 8 << 20 and first[3].startswith("what line "), first
 
 
 def field_names_may_be_new_for_each_record():
@@ -693,6 +705,16 @@ def arrays_made_wider_are_told_from_what_they_are_made_of():
     assert first[3] == "frames" and first[14] == "float64 from uint8", first
     del raw
     assert look(16 * 300 * 400 * 8)[0][14] == "float64"
+    del frames
+    grids = [numpy.full((300, 400), number % 2) for number in range(32)]
+    first = look(32 * 300 * 400 * 8)[0]
+    assert first[3] == "grids" and first[14] == "int64 as uint8", first
+    grids[16][7] = -70000
+    assert look(32 * 300 * 400 * 8)[0][14] == "int64 as int32"
+    grids[31][7] = 1 << 40
+    first = look(32 * 300 * 400 * 8)[0]
+    assert first[3] == "grids" and first[14] == "int64", first
+    del grids
 
 
 def a_census_makes_no_copy_of_a_long_list():

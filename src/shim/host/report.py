@@ -68,7 +68,7 @@ class Answer:
         self.unnamed, self.named, self.names, self.pulse = held, 0, (), 0
 
     def keep(self, serial, whole):
-        asked = f"{RUN_LINE_ASKED}\t{serial}\t{self.held}\t{int(whole)}\t{self.spent_us}\t{self.turns}"
+        asked = f"{RUN_LINE_ASKED}\t{serial}\t{self.held}\t{int(whole)}\t{self.spent_us}\t{self.turns}\t{len(sys.modules)}"
         shim_keep("\n".join([asked, *self.lines, ""]).encode("utf-8", "replace"))
 
 
