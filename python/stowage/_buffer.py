@@ -29,7 +29,7 @@ class Buffers:
         self.seen_as = seen_as  #: the type and shape of rows that the library has as bytes
         self.dtype, self.is_bfloat16 = numpy_type(info.dtype.decode())
         self.row_shape = shape_of(info)[1:]
-        self.kind = self.dtype.str if self.dtype.kind != "V" else "<u2"
+        self.kind = "<u2" if self.is_bfloat16 else self.dtype.str
 
     def array(self, address: int, rows: int, release: Any) -> Any:
         import numpy

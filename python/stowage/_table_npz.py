@@ -214,6 +214,8 @@ def _column_writer(spool: _Spool, kind: Any, column: Column, texts: TextColumns)
             return numpy.ascontiguousarray(numpy_of(values), "<i8")
 
         return _Numbers(spool, column, f"<{'M' if is_moment else 'm'}8[{unit}]", times)
+    if pyarrow.types.is_null(kind):  # NaN, as for a column without a value in a table of text
+        return _Numbers(spool, column, "<f4", lambda array: numpy.full(len(array), numpy.nan, "<f4"))
     if pyarrow.types.is_boolean(kind) or pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind):
         dtype = numpy.dtype(kind.to_pandas_dtype())
         if column.nulls and dtype.kind != "f":

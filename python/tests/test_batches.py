@@ -151,10 +151,11 @@ class Rows(Case):
             np.testing.assert_array_equal(batch["x"], self.x[batch["y"]].astype("f4"))
 
     def test_every_kind_of_number_and_order_comes_as_numpy_has_it(self):
-        for kind in "? b B <h >h <H >H <i >i <I >I <q >q <Q >Q <e >e <f >f <d >d <F <D <U5 S3 <M8[ns]".split():
+        for kind in "? b B <h >h <H >H <i >i <I >I <q >q <Q >Q <e >e <f >f <d >d <F <D <U5 S3 V3 V16 <M8[ns]".split():
             for order in "CF":
                 for shape in ((7,), (7, 3), (7, 3, 2)):
-                    a = np.asarray(np.arange(np.prod(shape)).reshape(shape), order=order).astype(kind)
+                    numbers = np.asarray(np.arange(np.prod(shape)).reshape(shape), order=order)
+                    a = numbers.astype("S" + kind[1:]).view(kind) if kind[0] == "V" else numbers.astype(kind)
                     np.save(self.path("kind.npy"), a)
                     got = np.concatenate(list(stowage.batches(self.path("kind.npy"), 3, memory="8M")))
                     self.assertEqual(got.dtype.newbyteorder("="), a.dtype.newbyteorder("="))

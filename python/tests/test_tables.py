@@ -375,6 +375,20 @@ class Tables(unittest.TestCase):
             stowage.shrink(self.path("w.feather"), self.path("w.npz"), quiet=True)
         self.assertFalse(os.path.exists(self.path("w.npz")))
 
+    def test_a_column_of_nothing_but_nulls_in_an_npz(self):
+        try:
+            import pyarrow as pa
+            import pyarrow.parquet
+        except ImportError:
+            self.skipTest("needs pyarrow, which Debian does not have")
+        for rows in (0, 3):
+            pyarrow.parquet.write_table(pa.table({"none": pa.nulls(rows), "n": pa.array(range(rows), pa.int64())}), self.path("t.parquet"))
+            stowage.shrink(self.path("t.parquet"), self.path("t.npz"), quiet=True, force=True)
+            self.assertEqual(os.path.getsize(self.path("t.npz")), stowage.inspect(self.path("t.parquet")).data["npz_bytes"])
+            made = np.load(self.path("t.npz"))
+            np.testing.assert_array_equal(made["none"], np.full(rows, np.nan, "f4"))
+            self.assertEqual(made["n"].tolist(), list(range(rows)))
+
     def test_a_table_of_one_column_of_text_of_one_width(self):
         table = self.write("t.csv", "ts\n" + "".join(f"{n * 2654435761 % 2**32:08x}\n" for n in range(50)))
         stowage.shrink(table, self.path("t.npz"), quiet=True, force=True)

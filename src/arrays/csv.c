@@ -271,9 +271,15 @@ stow_status csv_next(csv *c, bool *more) {
   STOW_TRY(split_row(c, at, stop, &c->given));
   if (c->columns == 0) c->columns = c->given;
   char where[CSV_WHERE_MAX];
-  if (c->given > c->columns)
-    return stow_fail(STOW_ERR_FORMAT, "%s: %zu fields, but the lines before it have %zu",
-                     csv_where(c, c->line, where), c->given, c->columns);
+  if (c->given > c->columns) {
+    size_t count = (size_t)(stop - at);
+    bool mixed = memchr(at, '\r', count) != NULL && memchr(at, '"', count) == NULL;
+    return stow_fail(STOW_ERR_FORMAT, "%s: %zu fields, but the lines before it have %zu%s",
+                     csv_where(c, c->line, where), c->given, c->columns,
+                     mixed ? "; some lines end with a carriage return alone: make all ends alike "
+                             "(tr '\\r' '\\n' < FILE > NEW)"
+                           : "");
+  }
   for (size_t n = c->given; n < c->columns; n++) {
     csv_field *f = NULL;
     STOW_TRY(add_field(c, n, &f));

@@ -75,7 +75,7 @@ static stow_status inflate_some(input *in, uint8_t *to, size_t room, size_t *got
       if (!in->raw_eof) STOW_TRY(read_raw(in, in->raw, RAW_BYTES, &count));
       if (count == 0) {
         in->raw_eof = true;
-        if (z->total_in == 0) break; /* ended exactly after a member */
+        if (in->between) break;
         return stow_fail(STOW_ERR_FORMAT,
                          "%s: the gzip stream is truncated after %llu stored bytes (byte %llu of "
                          "its contents); copy the file again",
@@ -85,10 +85,14 @@ static stow_status inflate_some(input *in, uint8_t *to, size_t room, size_t *got
       z->next_in = in->raw;
       z->avail_in = (uInt)count;
     }
+    /* gzip(1) and Python also pass over zeros behind a member: padding of tapes and blocks. */
+    while (in->between && z->avail_in > 0 && *z->next_in == 0) z->next_in++, z->avail_in--;
+    if (z->avail_in == 0) continue;
+    in->between = false;
     int code = inflate(z, Z_NO_FLUSH);
     if (code == Z_STREAM_END) {
-      /* Another member may follow. A clean end is detected above with total_in 0. */
-      inflateReset(z);
+      inflateReset(z); /* another member may follow */
+      in->between = true;
     } else if (code != Z_OK && code != Z_BUF_ERROR) {
       return stow_fail(
           STOW_ERR_FORMAT,

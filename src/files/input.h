@@ -52,6 +52,7 @@ typedef struct input {
   bool owns_file;
   const char *name;      /* for messages; owned by the caller */
   void *inflater;        /* z_stream if gzip */
+  bool between;          /* a member of the gzip file has ended, and no other has begun */
   struct unpack *unpack; /* if zstd or xz */
   uint8_t *raw;          /* compressed bytes */
   bool raw_eof;

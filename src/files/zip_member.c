@@ -108,6 +108,8 @@ static stow_status finish(zip_member *m) {
   return STOW_OK;
 }
 
+/* Inflates the next `count` bytes. The inflater may hold output when it has taken all input: only
+ * an inflater that makes nothing without more input has reached the end. */
 static stow_status inflate_next(zip_member *m, void *to, size_t count) {
   z_stream *z = m->inflater;
   uint64_t start = m->at;
@@ -115,7 +117,6 @@ static stow_status inflate_next(zip_member *m, void *to, size_t count) {
   for (size_t left = count; left > 0;) {
     uInt room = left < (1u << 30) ? (uInt)left : 1u << 30;
     z->avail_out = room;
-    if (z->avail_in == 0) STOW_TRY(fill(m));
     int code = inflate(z, Z_NO_FLUSH);
     left -= room - z->avail_out;
     m->at += room - z->avail_out;
@@ -124,6 +125,7 @@ static stow_status inflate_next(zip_member *m, void *to, size_t count) {
     if (code != Z_OK && code != Z_BUF_ERROR && code != Z_STREAM_END)
       return refuse(m, m->window_at - z->avail_in, "the deflated data is corrupt");
     if (code == Z_STREAM_END) break;
+    if (z->avail_in == 0 && z->avail_out > 0) STOW_TRY(fill(m));
   }
   if (m->at == m->entry->bytes) STOW_TRY(finish(m));
   return sum(m, start, to, count);

@@ -494,6 +494,24 @@ def a_damaged_archive_is_named_before_its_table():
     assert "line 4" in stowage("inspect", "good.csv.gz", code=2)
 
 
+def zeros_behind_gzip_members_are_padding():
+    for zeros in (1, 512, 200_000):
+        body, end = gzip.compress(b"a,b\n1,2\n") + bytes(zeros), gzip.compress(b"3,4\n")
+        for packed, rows in ((body, 1), (body + end, 2), (body + end + bytes(zeros), 2)):
+            assert json.loads(stowage("inspect", write("p.csv.gz", packed), "--json"))["rows"] == rows
+    write("p.csv.gz", body + b"garbage")
+    assert "gzip stream is corrupt" in stowage("inspect", "p.csv.gz", code=2)
+    write("p.csv.gz", body + end[:-1])
+    assert "gzip stream is truncated" in stowage("inspect", "p.csv.gz", code=2)
+
+
+def a_carriage_return_among_line_feeds_is_named():
+    for text in ("a,b\r\n1,2\n3,4\r5,6\r\n7,8", "a,b\n1,2\n3,4\r5,6\n"):
+        said = stowage("inspect", write("t.csv", text), code=2)
+        assert "line 3: 3 fields" in said and "carriage return alone" in said, said
+    assert "carriage" not in stowage("inspect", write("t.csv", 'a,b\r\n1,2\r\n1,"x\ry",3\r\n'), code=2)
+
+
 def files_of_other_kinds_are_named():
     for start, what in ((b"%PDF-1.4\n%abc\n", "PDF"), (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "an image"), (b"\xff\xd8\xff\xe0\0\x10JFIF\0\n", "an image"),
                         (b"GIF89a\x01\0\x01\0", "an image"), (b"Rar!\x1a\x07\0\n12345", "RAR")):

@@ -82,6 +82,33 @@ TEST(members_are_read_at_any_offset)
   }
 }
 
+/* zlib takes the last stored byte before it returns the last bytes made of it. */
+TEST(small_deflated_members_are_read_in_two_parts)
+{
+  char few[400], got[sizeof few];
+  uint64_t random = 11;
+  for (size_t i = 0; i < sizeof few; i++) few[i] = (char)(harness_random(&random) % 5);
+  for (size_t count = 100; count < sizeof few; count++) {
+    for (size_t first = 1; first < count; first += 17) {
+      member_build m = {.name = "a.npy", .bytes = few, .count = count, .deflate = true};
+      buffer b = BUFFER_INIT;
+      source from;
+      zip z;
+      zip_member member;
+      build_zip(&b, &m, 1);
+      source_open_memory(&from, b.data, b.length, "t.npz");
+      CHECK_OK(zip_open(&z, &from, MAX_BYTES));
+      CHECK_OK(zip_member_open(&member, &from, &z.entries[0]));
+      CHECK_OK(zip_member_read(&member, 0, got, first));
+      CHECK_OK(zip_member_read(&member, first, got + first, count - first));
+      CHECK(memcmp(got, few, count) == 0);
+      zip_member_close(&member);
+      zip_close(&z);
+      buffer_free(&b);
+    }
+  }
+}
+
 TEST(what_is_wrong_in_a_member_is_named)
 {
   fill_text();
