@@ -1,14 +1,12 @@
 """Reads the source of a program: which statements keep a value, and whether a backward pass needs what they keep.
 
-A part of _kept.py, above _bare.py. It parses files and never runs them. Names are followed without regard to order, so an answer may be
+A part of _kept.py. It parses files and never runs them. Names are followed without regard to order, so an answer may be
 "needed" where it is not; it is never the other way round for code of the same file.
 """
 import ast
 import linecache
 import time
 from typing import Any
-
-from ._bare import *
 
 SOURCE_MOST = 400_000  # characters of a file: 0.5 s to parse
 ADDS = ("append", "appendleft", "add", "put", "put_nowait", "push")
@@ -73,14 +71,14 @@ class Source:
         while wait:
             new = names_in(wait.pop()) - found
             found |= new
-            wait += [n.value for n in inside if n is not statement and any(name_of(base_of(t)[0]) in new for t in targets_of(n))]
+            wait += [n.value for n in inside if n is not statement and any(name_of(root_of(t)[0]) in new for t in targets_of(n))]
         return found
 
     def enters(self, name: str, loop: Any) -> bool:
         """Returns whether a turn of the loop uses the value that a name has from the turn before."""
         inside: "list[Any]" = [n for part in loop.body for n in ast.walk(part)]
         uses = [n for n in inside if name_of(n) == name]
-        if any(isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store) and name_of(base_of(n)[0]) == name for n in inside):
+        if any(isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store) and name_of(root_of(n)[0]) == name for n in inside):
             return True
         if not any(isinstance(n.ctx, ast.Store) for n in uses):
             return False
@@ -136,7 +134,7 @@ def same(a: Any, b: Any) -> bool:
     return ast.dump(a).replace("Store()", "Load()") == ast.dump(b).replace("Store()", "Load()")
 
 
-def base_of(node: Any) -> "tuple[Any, int]":
+def root_of(node: Any) -> "tuple[Any, int]":
     """Returns the name or attribute below items and calls of setdefault() and get(), and how many of them there are."""
     levels = 0
     while True:
@@ -159,7 +157,7 @@ def kept_by(statement: Any) -> "list[tuple[Any, int, Any]]":
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) and isinstance(statement.value.func, ast.Attribute):
         call: Any = statement.value
         name = call.func.attr
-        base, levels = base_of(call.func.value)
+        base, levels = root_of(call.func.value)
         if name in ADDS and len(call.args) == 1:
             found.append((base, levels + 1, call.args[0]))
         elif name == "insert" and len(call.args) == 2:
@@ -173,12 +171,12 @@ def kept_by(statement: Any) -> "list[tuple[Any, int, Any]]":
         elif name == "setdefault" and len(call.args) == 2:
             found.append((base, levels + 1, call.args[1]))
     elif isinstance(statement, ast.AugAssign) and isinstance(statement.op, ast.Add):
-        base, levels = base_of(statement.target)
+        base, levels = root_of(statement.target)
         found += [(base, levels + 1, value) for value in elements(statement.value)]
     elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
         target: Any = statement.targets[0]
         value: Any = statement.value
-        base, levels = base_of(target)
+        base, levels = root_of(target)
         if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add) and same(value.left, target):
             found += [(base, levels + 1, part) for part in elements(value.right)]
         elif elements(value) and isinstance(value.elts[0], ast.Starred) and same(value.elts[0].value, target):
@@ -277,7 +275,7 @@ class Flow:
 
     def take(self, target: Any) -> bool:
         """Marks a name or an attribute. Returns whether it is new."""
-        target, _ = base_of(target)
+        target, _ = root_of(target)
         before = len(self.names) + len(self.fields)
         if isinstance(target, ast.Name):
             self.names.add(self.home(target, target.id))

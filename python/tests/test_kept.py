@@ -1,6 +1,8 @@
 """The advice about what a program keeps (_kept.py): small programs, each run as it is, read in the middle, changed as the advice says, and run again."""
 
 import linecache
+import sys
+import types
 import unittest
 
 from stowage import _kept_source, _program
@@ -97,13 +99,15 @@ class Program:
                 said[0] = _program.program_text(torch)
             return real(*args, **named)
 
-        names = {"__name__": "__main__", "__file__": self.path}
+        module = sys.modules["made_program"] = types.ModuleType("made_program")
+        module.__file__, names = self.path, vars(module)
         torch.nn.functional.linear = linear
         try:
             with torch.autograd.graph.saved_tensors_hooks(Held, lambda held: held.tensor):
                 exec(compile(self.text, self.path, "exec"), names)
         finally:
             torch.nn.functional.linear = real
+            del sys.modules["made_program"]
         self.calls, self.peak = calls[0], calls[2]
         self.weights = [w.detach().clone() for w in names["weights"]]
         return names.get("result"), said[0]
@@ -113,6 +117,7 @@ class Program:
         result, _ = self.run()
         _, said = self.run(at=self.calls - 2)
         rows = [line.split("\t") for line in said.splitlines() if line.startswith("advice ")]
+        rows = [row for row in rows if f"program{Program.count}.py:" in row[1]]  # not what this file keeps
         return result, {row[0].split()[1]: (row[1], row[2]) for row in rows}
 
 
