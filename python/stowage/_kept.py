@@ -43,8 +43,8 @@ class Advice:
             return isinstance(base, ast.Attribute) and base.attr == self.holder.field
         return isinstance(base, ast.Name) and base.id == self.holder.name
 
-    def place(self, node: Any) -> str:
-        return f"{self.source.path.replace(chr(92), '/').rpartition('/')[2]}:{node.lineno}"
+    def place(self, node: Any, source: Any = None) -> str:
+        return f"{(source or self.source).path.replace(chr(92), '/').rpartition('/')[2]}:{node.lineno}"
 
     # ---- what keeps it ----
 
@@ -213,6 +213,8 @@ class Advice:
         if not flow.complete:
             return []
         graphs = self.holder.graphs > 0
+        if flow.elsewhere and (graphs or form == "state"):
+            return [self.needed(flow)]
         loops = self.source.loops(statement)
         if not graphs and self.source.path == self.holder.frame.f_code.co_filename and loops:
             here = self.source.at(self.holder.frame.f_lineno)  # a container that an earlier loop filled grows no more
@@ -361,11 +363,11 @@ class Advice:
         return f"{place} ({text})" if text and len(text) <= 60 else place
 
     def needed(self, flow: Flow) -> "tuple[str, str, str]":
-        call = flow.backwards[0]
-        text = self.source.text(call)
+        source, call = flow.elsewhere[0] if flow.elsewhere else (self.source, flow.backwards[0])
+        text = source.text(call)
         return (
             "needed",
-            f"fewer turns for each backward pass: {text} at {self.place(call)} needs the graphs of all of them; or "
+            f"fewer turns for each backward pass: {text} at {self.place(call, source)} needs the graphs of all of them; or "
             "torch.utils.checkpoint around the call of the model, which recomputes them",
             "gradients over fewer turns; or a second forward pass",
         )
@@ -538,7 +540,7 @@ def comprehension(own: "list[Any]", search: Search, until: float) -> "dict[str, 
         if isinstance(statement, ast.Return):
             flow.returns.add(getattr(source.scope(statement), "name", ""))
         flow.follow()
-        if flow.complete and not flow.backwards and not any(map(calls_backward, ast.walk(statement))):
+        if flow.complete and not flow.backwards and not flow.elsewhere and not any(map(calls_backward, ast.walk(statement))):
             head = source.text(statement)[:80]
             place = f"{source.path.replace(chr(92), '/').rpartition('/')[2]}:{statement.lineno}"
             return {"without": ("without", f"put the line at {place} (`{head}`) under `with torch.no_grad():`", "none: no backward pass runs there")}
