@@ -242,7 +242,7 @@ class Advice:
         elif not graphs and self.holder.tensors > TURNS_LEAST:
             made.append(("values", self.fewer(statement), "what is dropped is computed again"))
         if graphs:
-            made += self.without(statement)
+            made += self.without(flow)
         return made
 
     def fewer(self, statement: Any) -> str:
@@ -251,32 +251,20 @@ class Advice:
         quoted = f" ({text})" if text and len(text) <= 100 else ""
         return f"keep fewer of the tensors that {self.place(statement)} keeps{quoted}: drop the oldest, or keep copies on the host (.cpu())"
 
-    def without(self, statement: Any) -> "list[tuple[str, str, str]]":
+    def without(self, flow: Flow) -> "list[tuple[str, str, str]]":
         """Returns the loop to put under no_grad: the one the program is in that calls no backward pass."""
         here = self.source.at(self.holder.frame.f_lineno)
         if here is None or self.source.path != self.holder.frame.f_code.co_filename:
             return []
         best = None
         for loop in ([here] if isinstance(here, LOOPS) else []) + self.source.loops(here):
-            if self.trains(loop):
+            if flow.trains(loop):
                 break
             best = loop
         if best is None:
             return []
         head = self.source.lines[best.lineno - 1].strip().decode("utf-8", "replace")
         return [("without", f"put the loop at {self.place(best)} (`{head[:80]}`) under `with torch.no_grad():`", "none: no backward pass runs there")]
-
-    def trains(self, node: Any, seen: "frozenset[str]" = frozenset()) -> bool:
-        """Returns whether it calls backward() or an optimizer's step, also through functions of the file."""
-        functions = {n.name: n for n in self.source.nodes if isinstance(n, FUNCTIONS)}
-        for inner in ast.walk(node):
-            if isinstance(inner, ast.Call):
-                name = inner.func.attr if isinstance(inner.func, ast.Attribute) else getattr(inner.func, "id", "")
-                if calls_backward(inner) or "train" in name or (name == "step" and "optim" in ast.dump(inner.func)):
-                    return True
-                if name in functions and name not in seen and self.trains(functions[name], seen | {name}):
-                    return True
-        return False
 
     def carried(self, statement: Any, flow: Flow) -> "list[tuple[str, str, str]]":
         """A state goes from turn to turn: cut it where the turn's backward pass is done."""
@@ -292,7 +280,7 @@ class Advice:
                 change = self.changed(statement, [(kind, "", ".detach()")])
             if not change:
                 change = f"after {self.place_after(statement)}: {cut}"
-            return [("carried", change, "none: no backward pass uses it"), *self.without(statement)]
+            return [("carried", change, "none: no backward pass uses it"), *self.without(flow)]
         for call in flow.backwards:
             done = self.source.statement(call)
             if self.source.scope(done) is not self.source.scope(statement):
@@ -540,7 +528,7 @@ def comprehension(own: "list[Any]", search: Search, until: float) -> "dict[str, 
         if isinstance(statement, ast.Return):
             flow.returns.add(getattr(source.scope(statement), "name", ""))
         flow.follow()
-        if flow.complete and not flow.backwards and not flow.elsewhere and not any(map(calls_backward, ast.walk(statement))):
+        if flow.complete and not flow.backwards and not flow.elsewhere and not flow.trains(statement):
             head = source.text(statement)[:80]
             place = f"{source.path.replace(chr(92), '/').rpartition('/')[2]}:{statement.lineno}"
             return {"without": ("without", f"put the line at {place} (`{head}`) under `with torch.no_grad():`", "none: no backward pass runs there")}

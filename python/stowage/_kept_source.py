@@ -421,3 +421,14 @@ class Flow:
         elif isinstance(node, ast.Expr):
             return any([self.take(root) for root, _, value in kept_by(node) if self.has(value) and not without_graph(self.source, node)])
         return False
+
+    def trains(self, node: Any, seen: "frozenset[str]" = frozenset()) -> bool:
+        """Returns whether it calls backward() or an optimizer's step, also through functions of the program."""
+        for call in ast.walk(node):
+            if isinstance(call, ast.Call):
+                name = self._called(call)
+                if calls_backward(call) or "train" in name or (name == "step" and "optim" in ast.dump(call.func)):
+                    return True
+                if name not in seen and any(self.trains(function, seen | {name}) for function in self.functions.get(name, ())):
+                    return True
+        return False

@@ -224,6 +224,13 @@ class Kept(unittest.TestCase):
         _, advice = self.program(text).advice()
         self.assertRegex(advice["without"][0], r"^put the loop at \S+ \(`for i in range\(count\):`\) under `with torch.no_grad\(\):`$")
 
+        learn = "def result_of(loss):\n    loss.backward()\n    return loss\n"
+        text = "from made_other import result_of\nkept = []\nfor i in range(12):\n    kept.append(result_of(loss_of(*batch(i))))\nresult = 0.0\n"
+        _, advice = self.program(text, learn).advice()
+        self.assertEqual(list(advice), ["kept"])
+        _, advice = self.program(text.split("kept = ")[0] + "kept = [result_of(loss_of(*batch(i))) for i in range(12)]\nresult = 0.0\n", learn).advice()
+        self.assertEqual(list(advice), [])
+
 
 class Sources(unittest.TestCase):
     def source(self, text):
