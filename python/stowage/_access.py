@@ -68,24 +68,29 @@ known_kinds = {}  # by id; emptied before each search, because a class may end
 
 def is_known(kind):
     """Returns whether a class, its bases and its metaclass are of KNOWN and run no code of the program."""
-    at = id(kind)
-    if at not in known_kinds:
-        known_kinds[at] = kind is type  # until it is known: a class may have an attribute of its own kind
-        known_kinds[at] = kind is type or is_known(type(kind)) and type.__dict__["__name__"].__get__(kind) not in PROXIES and all(
+    found = known_kinds.get(id(kind))
+    if found is None:
+        found = known_kinds[id(kind)] = kind is type or is_known(type(kind)) and type.__dict__["__name__"].__get__(kind) not in PROXIES and all(
             module_of(base).partition(".")[0] in KNOWN and not runs_program(base) for base in bases_of(kind))
-    return known_kinds[at]
+    return found
 
 
 def runs_program(kind):
     """Returns whether a class that says it is a library's has special methods, properties or descriptors of the program."""
     for name, held in list(names_of(kind).items()) if flags_of(kind) & HEAP_TYPE else ():
-        if type(held) is property or name[:2] == "__":
-            made = held.fget if type(held) is property else held.__func__ if type(held) is staticmethod or type(held) is classmethod else held
-            if type(made) is type(is_a) and (is_own(made.__code__.co_filename) or made.__globals__.get("__name__") == "__main__"):
-                return True
-        if id(type(held)) not in HARMLESS and in_class(type(held), "__get__", ABSENT) is not ABSENT and not is_known(type(held)):
+        getter = held.fget if type(held) is property else in_class(type(held), "__get__") if id(type(held)) not in HARMLESS else None
+        method = held.__func__ if type(held) is staticmethod or type(held) is classmethod else held if name[:2] == "__" else None
+        if is_programs(getter) or is_programs(method):
             return True
     return False
+
+
+def is_programs(function):
+    """Returns whether it is a Python function that the program defines."""
+    if type(function) is not type(is_a):
+        return False
+    module = dict.get(function.__globals__, "__name__")  # a library may be the program's checkout of it
+    return module == "__main__" or type(module) is str and module.partition(".")[0] not in KNOWN and is_own(function.__code__.co_filename)
 
 
 HEAP_TYPE = 1 << 9  # of a class's flags: made by a class statement or the like
