@@ -391,8 +391,9 @@ def _write(recorder: Any, path: str, gpu: _gpus.Gpu) -> None:
         trace.fact("device_bytes", str(gpu.total_bytes))
         trace.fact("estimated", "1")
         trace.fact("host_ns", str(HOST_NS))
-        if recorder.inputs:
-            trace.fact("program", program_lines(recorder.inputs))
+        inputs = recorder.batch_seen()
+        if inputs:
+            trace.fact("program", program_lines(inputs))
         numbers = [trace.stack([(code.co_name, code.co_filename, line) for code, line in frames]) for frames in recorder.stacks]
         places = Places()
         for kind, block, count, where in recorder.events:

@@ -120,6 +120,7 @@ class Recorder:
         self.compiled = ""  # "followed" or "ignored": what became of torch.compile
         self.sparse = ""  # the line that made the first sparse tensor
         self.inputs: "List[Any]" = []  # (type, shape) of the tensors of the first batch
+        self._called: "Dict[int, Any]" = {}  # first dimension of what a model was called with: (type, shape)
         autograd = getattr(torch, "autograd", None)
         self._sequence = getattr(autograd, "_get_sequence_nr", None)
         self._node = getattr(torch._C, "_current_autograd_node", None)
@@ -146,11 +147,33 @@ class Recorder:
                 known = self._forward.get(node._sequence_nr()) if hasattr(node, "_sequence_nr") else None
                 if known:
                     return self.stack_number((*self.stacks[known], _BACKWARD))
-        elif self._sequence is not None and self.torch.is_grad_enabled():
+            return self.stack_number(frames)
+        if frames not in self._stack_numbers:
+            self._see_call()
+        if self._sequence is not None and self.torch.is_grad_enabled():
             number = self.stack_number(frames)
             self._forward.setdefault(self._sequence() - 1, number)  # the node was made just before its operator
             return number
         return self.stack_number(frames)
+
+    def _see_call(self) -> None:
+        """Notes the first tensor that the outermost module was called with: its first dimension is the batch."""
+        at: Any = sys._getframe(2)
+        call = None
+        while at is not None and at.f_globals.get("__name__", "") != self.end:
+            if at.f_code.co_name == "_call_impl" and at.f_globals.get("__name__") == "torch.nn.modules.module":
+                call = at
+            at = at.f_back
+        if call is None:
+            return
+        given = call.f_locals.get("args") or tuple((call.f_locals.get("kwargs") or {}).values())
+        first = next((one for one in given if isinstance(one, self.torch.Tensor) and one.dim() > 0), None)
+        if first is not None:
+            self._called.setdefault(int(first.shape[0]), (str(first.dtype), tuple(int(n) for n in first.shape)))
+
+    def batch_seen(self) -> "List[Any]":
+        """Returns (type, shape) of the batch: what `batch_fn` made, or what the lines that call the program's models agree on."""
+        return self.inputs or (list(self._called.values()) if len(self._called) == 1 else [])
 
     @staticmethod
     def _is_recomputed(frames: "Tuple[Tuple[Any, int], ...]") -> bool:

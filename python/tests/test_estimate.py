@@ -180,6 +180,31 @@ class Programs(unittest.TestCase):
             with self.assertRaises(FileExistsError):
                 stowage.estimate(make, gpu="T4", record=path)
 
+    def test_the_trace_has_the_batch_that_models_are_called_with(self):
+        import torch
+
+        def make(first, second):
+            def build():
+                model = torch.nn.Linear(64, 64).cuda()
+
+                def step():
+                    out = model(torch.ones(first, 64, device="cuda"))
+                    return out, model(torch.ones(second, 64, device="cuda"))
+
+                return step
+
+            return build
+
+        def batch(*batches):
+            with tempfile.TemporaryDirectory() as folder:
+                path = os.path.join(folder, "run.stow")
+                stowage.estimate(make(*batches), gpu="T4", record=path)
+                with open(path, "rb") as file:
+                    return re.findall(rb"batch (\d+) first", file.read())
+
+        self.assertEqual(batch(12, 12), [b"12"])
+        self.assertEqual(batch(12, 96), [])  # two lines disagree
+
     def test_two_runs_give_the_same_answer(self):
         import torch
 

@@ -177,7 +177,9 @@ static stow_status find_all(findings *f, const evidence *e, cause *all) {
   forget_passing_growth(f, e);
   forget_layers_growth(f, e);
   need_find(&f->need, e);
-  if (!f->growth.found) STOW_TRY(evidence_held_to_end(e, &f->held_to_end));
+  STOW_TRY(outlook_find(&f->outlook, e, &f->growth));
+  if (!f->growth.found)
+    STOW_TRY(evidence_held_to_end(e->whole != NULL ? e->whole : e, &f->held_to_end));
   STOW_TRY(copies_find(&f->copies, e));
   STOW_TRY(batch_find(f, e));
   STOW_TRY(fragmentation_find(f, e));
@@ -196,6 +198,7 @@ static stow_status find_all(findings *f, const evidence *e, cause *all) {
   cause_optimizer_state(&all[CAUSE_OPTIMIZER_STATE], e, f);
   cause_batch_too_big(&all[CAUSE_BATCH_TOO_BIG], e, f);
   cause_of_program(all, e, f);
+  cause_of_outlook(all, e, f);
   lower_general(all, e, f);
   growth_first(all, f);
   lower_unlisted(all, e);
@@ -282,4 +285,5 @@ void findings_free(findings *f) {
   f->growth.of_stack = NULL;
   free(f->copies.list);
   f->copies.list = NULL;
+  outlook_free(&f->outlook);
 }

@@ -11,6 +11,7 @@
 
 #include "advise/evidence.h"
 #include "advise/need.h"
+#include "advise/outlook.h"
 #include "base/buffer.h"
 
 typedef enum cause_id {
@@ -54,27 +55,6 @@ typedef struct cause {
   buffer evidence;   /* lines of text */
 } cause;
 
-/* Memory that grows from iteration to iteration. */
-typedef struct growth {
-  bool found;
-  uint32_t whole; /* complete iterations */
-  uint64_t per_iteration, total;
-  bool graph;      /* a forward pass keeps it for its backward pass */
-  bool like_graph; /* it may be a graph: several things of one, and most of what stays */
-  bool bare;       /* the program calls no modules */
-  bool backward;   /* the iterations run backward */
-  bool scalar;     /* each iteration leaves a number behind, like a sum of losses */
-  bool loss;       /* that number, or something else that stays, may come from a loss */
-  bool evaluates;  /* a function name shows that it evaluates, or dropout is off since training */
-  bool strange;    /* there was training, and it never ran this code */
-  bool swells;     /* nothing stays, but one object is recreated larger in each iteration */
-  uint64_t swollen_bytes; /* its last size, if it was found by its sizes alone; otherwise 0 */
-  uint32_t stack_id;      /* the line that grows most */
-  uint64_t stack_bytes;   /* how much that line grows */
-  uint32_t stack_count;
-  uint8_t *of_stack; /* by stack ID: whether it leaves something in most iterations */
-} growth;
-
 /* Weights, and allocations that look like copies of them. */
 typedef struct copies {
   uint64_t weight_bytes, copy_bytes; /* copy_bytes: live allocations of the same sizes beside the
@@ -97,6 +77,7 @@ typedef struct findings {
   growth growth;
   copies copies;
   spike spike;
+  outlook outlook;           /* what the recording shows after the failure */
   need need;                 /* needs of training, if the program reported what it does */
   uint64_t batch_bytes;      /* live at the failure and proportional to the batch */
   double bigger;             /* how many times larger than before at the same place; 0: unknown */
@@ -131,11 +112,6 @@ typedef struct iteration_sums {
 } iteration_sums;
 
 /* ---- causes/ ---- */
-stow_status growth_find(growth *g, const evidence *e);
-/* Returns whether this lifetime is part of what grows. Memory that only the first iteration left (a
- * workspace, gradients) is not. */
-bool growth_has(const growth *g, const evidence *e, uint32_t lifetime_number);
-double growth_weight(const evidence *e, const growth *g);
 void growth_say(cause *c, const evidence *e, const growth *g);
 stow_status graph_judge(growth *g, const evidence *e, const iteration_sums *t);
 void cause_graph_kept(cause *c, const evidence *e, const findings *f);
@@ -143,6 +119,10 @@ void cause_no_grad_missing(cause *c, const evidence *e, const findings *f);
 void cause_leak(cause *c, const evidence *e, const findings *f);
 
 stow_status copies_find(copies *c, const evidence *e);
+/* Returns the bytes of one model's weights if it was created twice; 0: it was not. */
+static inline uint64_t copies_weights(const copies *c) {
+  return c->twice_built ? c->weight_bytes : 0;
+}
 /* Returns whether there are three or more copies, which no checkpoint with an optimizer's state
  * explains. */
 bool copies_piled_up(const copies *c, const evidence *e);
@@ -157,6 +137,8 @@ bool spike_stands_alone(const evidence *e, const spike *s);
 void cause_one_spike(cause *c, const evidence *e, const findings *f);
 void cause_batch_too_big(cause *c, const evidence *e, const findings *f);
 
+/* Adjusts the confidences by what comes after the failure (causes/outlook.c). */
+void cause_of_outlook(cause *all, const evidence *e, const findings *f);
 /* Adjusts the confidences by what the program reported about itself (causes/need.c). */
 void cause_of_program(cause *all, const evidence *e, const findings *f);
 /* Writes "2.0 GiB of weights + 2.0 GiB of gradients + … = 8.0 GiB". */

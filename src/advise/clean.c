@@ -13,6 +13,8 @@
 #define PADDING_MIN  8         /* spaces in a row that a terminal put there */
 #define LONG_BYTES   (1 << 20) /* every line in this last part of a text is kept */
 #define WRAP_MIN     60        /* columns of the narrowest terminal that wraps */
+#define WORD_MOST    14        /* letters of most words that are moved to the next line */
+#define ELEMENT_MOST 100       /* characters of an element of a web page */
 #define SAME_START   4         /* characters that two records of one log have in common */
 /* Most lines with the same words kept in the early part of a long log. */
 #define SAME_LINES 1000
@@ -185,6 +187,34 @@ static const char *box(scan_text t) {
   return scan_starts(t, CLEAN_BOX) ? t.at + strlen(CLEAN_BOX) : NULL;
 }
 
+/* Returns the end of an element of a web page that begins at the start of `t`: "<pre>", "<span
+ * class=…>", "</code>"; NULL if there is none. Python writes "<module>" and "<stdin>". */
+static const char *element(scan_text t) {
+  static const char *const names[] = {"pre", "code", "p",    "br",   "div", "span",
+                                      "b",   "li",   "samp", "font", "td",  "blockquote"};
+  if (t.at >= t.end || *t.at != '<') return NULL;
+  const char *at = t.at + 1, *name;
+  if (at < t.end && *at == '/') at++;
+  for (name = at; at < t.end && islower((unsigned char)*at);) at++;
+  size_t length = (size_t)(at - name);
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    if (length != strlen(names[i]) || memcmp(name, names[i], length) != 0) continue;
+    while (at < t.end && *at != '>' && at - name < ELEMENT_MOST) at++;
+    return at < t.end && *at == '>' ? at + 1 : NULL;
+  }
+  return NULL;
+}
+
+/* Removes the elements at the end of a line. */
+static void without_elements(scan_text *line) {
+  for (int i = 0; i < PREFIXES_MAX && line->end > line->at && line->end[-1] == '>'; i++) {
+    const char *open = line->end;
+    while (open > line->at && line->end - open < ELEMENT_MOST && *open != '<') open--;
+    if (element((scan_text){open, line->end}) != line->end) return;
+    line->end = open;
+  }
+}
+
 /* Removes the right side of a box. */
 static void without_side(scan_text *line) {
   size_t side = strlen(CLEAN_BOX);
@@ -195,9 +225,9 @@ static void without_side(scan_text *line) {
 }
 
 static scan_text without_prefixes(scan_text line) {
-  static const char *(*const grammars[])(scan_text) = {quote,  tag,     clock_time, stamp,
-                                                       dashes, rank,    node,       container,
-                                                       box,    compose, journal,    source_line};
+  static const char *(*const grammars[])(scan_text) = {
+      quote,     tag, clock_time, stamp,   dashes,      rank,   node,
+      container, box, compose,    journal, source_line, element};
   bool boxed = scan_starts((scan_text){past_spaces(line, line.at), line.end}, CLEAN_BOX);
   for (int i = 0; i < PREFIXES_MAX; i++) {
     const char *after = NULL;
@@ -210,7 +240,12 @@ static scan_text without_prefixes(scan_text line) {
   line.at = past_spaces(line, line.at);
   while (line.end > line.at && (line.end[-1] == ' ' || line.end[-1] == '\t')) line.end--;
   if (boxed) without_side(&line);
+  without_elements(&line);
   return line;
+}
+
+scan_text clean_line(scan_text line) {
+  return without_prefixes(line);
 }
 
 /* ---- bytes ---- */
@@ -270,21 +305,74 @@ static bool continues(scan_text before, scan_text rest) {
   return without_prefixes(line).at == past_spaces(line, line.at);
 }
 
+/* Returns how many characters of UTF-8 the line has. */
+static size_t columns(scan_text line) {
+  size_t count = 0;
+  for (const char *at = line.at; at < line.end; at++) count += ((unsigned char)*at & 0xc0) != 0x80;
+  return count;
+}
+
+/* Returns whether the next line surely goes on in the middle of `line`: no frame, no line of code
+ * and no record begins so. */
+static bool continues_surely(scan_text line, scan_text rest) {
+  scan_text next;
+  if (!continues(line, rest) || !scan_next_line(&rest, &next) || !scan_has(line, " ")) return false;
+  char last = line.end[-1], first = *next.at, second = next.end - next.at > 1 ? next.at[1] : ' ';
+  bool open = isalnum((unsigned char)last) || strchr("_-/.,( =", last) != NULL;
+  bool capitals = isupper((unsigned char)last) && isupper((unsigned char)first) &&
+                  (isupper((unsigned char)second) || second == '_');
+  bool middle = islower((unsigned char)first) || isdigit((unsigned char)first) || capitals ||
+                strchr("_-/.,)", first) != NULL || (first == ' ' && second != ' ') ||
+                (last == ' ' && first != ' ');
+  return open && middle;
+}
+
+/* Returns whether a line that is a little shorter than `width` goes on in small letters: then words
+ * were moved to the next line, and none was cut. */
+static bool moves_words(scan_text text, size_t width) {
+  scan_text line, next;
+  while (scan_next_line(&text, &line)) {
+    size_t length = columns(line);
+    scan_text rest = text;
+    if (length < width && length + WORD_MOST >= width && scan_next_line(&rest, &next) &&
+        next.at < next.end && islower((unsigned char)*next.at) &&
+        isalpha((unsigned char)line.end[-1]))
+      return true;
+  }
+  return false;
+}
+
+/* Returns whether terminals and pagers have this width. */
+static bool is_usual(size_t width) {
+  static const size_t usual[] = {80, 100, 120, 132, 160};
+  for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
+    if (width == usual[i]) return true;
+  return false;
+}
+
+static bool differs(scan_text a, scan_text b) {
+  size_t size = (size_t)(a.end - a.at);
+  return size != (size_t)(b.end - b.at) || memcmp(a.at, b.at, size) != 0;
+}
+
 /* Returns the width at which the terminal wrapped; 0 if it did not. At least three different lines
- * must have exactly the length of the longest, and others must continue them. */
-static size_t wrap_width(scan_text text) {
+ * must have exactly the length of the longest, and others must continue them. Of a usual width one
+ * is enough (*few), if the next line surely continues it. */
+static size_t wrap_width(scan_text text, bool *few) {
   size_t longest = 0, count = 0;
-  const char *last = NULL;
+  scan_text last = {NULL, NULL};
   scan_text rest = text, line;
   while (scan_next_line(&rest, &line)) {
-    size_t length = (size_t)(line.end - line.at);
+    size_t length = columns(line);
     if (length < longest || length == 0) continue;
     if (length > longest) count = 0;
-    if ((count == 0 || memcmp(last, line.at, length) != 0) && continues(line, rest)) count++;
+    if ((count == 0 || differs(last, line)) && continues(line, rest)) count++;
     longest = length;
-    last = line.at;
+    last = line;
   }
-  return longest >= WRAP_MIN && count >= 3 ? longest : 0;
+  *few = count < 3;
+  if (*few && (!is_usual(longest) || moves_words(text, longest))) return 0;
+  return longest >= WRAP_MIN ? longest : 0;
 }
 
 /* Returns whether a number in parentheses goes on in the next line: "(240.8 MiB/2" + "44.1 MiB
@@ -389,14 +477,17 @@ typedef struct cleaner {
 } cleaner;
 
 static void clean_lines(buffer *out, cleaner *c, scan_text rest) {
-  size_t width = wrap_width(rest);
+  bool few = false;
+  size_t width = wrap_width(rest, &few);
   scan_text line;
   bool after_wrap = false;
   while (scan_next_line(&rest, &line)) {
-    bool wrapped = width > 0 && (size_t)(line.end - line.at) == width && continues(line, rest);
+    bool wrapped = width > 0 && columns(line) == width &&
+                   (few ? continues_surely(line, rest) : continues(line, rest));
     wrapped = wrapped || splits_number(line, rest);
     bool early = rest.end - line.at > LONG_BYTES;
-    if (early && width == 0 && (!finder_has(&c->failure, line) || comes_too_often(&c->early, line)))
+    if (early && (width == 0 || few) &&
+        (!finder_has(&c->failure, line) || comes_too_often(&c->early, line)))
       continue;
     if (is_dump(&c->dump, line)) continue;
     /* Spaces at the margin are part of the text: "…memory, this" + " process has". */

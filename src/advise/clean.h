@@ -16,4 +16,7 @@
 /* Appends the cleaned text to `out`, each line trimmed and ended with '\n'. */
 stow_status clean_text(buffer *out, scan_text raw);
 
+/* Returns a line of the original without the prefixes that loggers and quotations put before it. */
+scan_text clean_line(scan_text line);
+
 #endif

@@ -35,6 +35,9 @@ static const struct {
     {"WSL2", CONTEXT_BIT(WSL)},
     {"/Users/", CONTEXT_BIT(MAC)},
     {"/Applications/", CONTEXT_BIT(MAC)},
+    {"MacBook", CONTEXT_BIT(MAC)},
+    {"Mac mini", CONTEXT_BIT(MAC)},
+    {"Mac Studio", CONTEXT_BIT(MAC)},
     {"/opt/homebrew/", CONTEXT_BIT(MAC)},
     {"Killed: 9", CONTEXT_BIT(MAC)},
     {"/home/", CONTEXT_BIT(LINUX)},
@@ -454,7 +457,7 @@ static void read_precision(context *c, scan_text text) {
                {"load_in_8bit=True", CONTEXT_BIT(HALF) | CONTEXT_BIT(QUANTIZED)},
                {"load_in_4bit=True", CONTEXT_BIT(HALF) | CONTEXT_BIT(QUANTIZED)}};
   scan_text code = {c->code, c->code + strlen(c->code)};
-  if (scan_has(text, "quantizer_bnb_4bit.py"))
+  if (scan_has(text, "quantizer_bnb_4bit.py") || scan_has(text, "Params4bit"))
     c->seen |= CONTEXT_BIT(HALF) | CONTEXT_BIT(QUANTIZED);
   for (size_t i = 0; i < sizeof table / sizeof *table; i++)
     if (scan_has(code, table[i].words)) c->seen |= table[i].marks;
@@ -583,6 +586,8 @@ const char *context_phase(const context *c) {
                 {CONTEXT_BIT(GENERATING), "during inference"},
                 {CONTEXT_BIT(FORWARD), "in the forward pass"},
                 {CONTEXT_BIT(PLACING), "while data was copied to the device"}};
+  if (context_any(c, CONTEXT_BIT(OPTIMIZER)) && (c->programs & PROGRAM_RELOADS) != 0)
+    return "while the optimizer's saved state was loaded";
   for (size_t i = 0; i < sizeof phases / sizeof *phases; i++)
     if (context_any(c, phases[i].mark)) return phases[i].words;
   return "";

@@ -194,8 +194,18 @@ enum {
   PROGRAM_SDNEXT = 1 << 30,
 };
 /* Not in the enum: an int has no more bits. */
-#define PROGRAM_WORKERS (UINT64_C(1) << 32) /* the text names several workers of a loader */
-#define PROGRAM_MANAGED (UINT64_C(1) << 31) /* bitsandbytes asked for managed memory */
+#define PROGRAM_TGI     (UINT64_C(1) << 33) /* text-generation-inference */
+#define PROGRAM_RELOADS (UINT64_C(1) << 34) /* an optimizer's saved state was being loaded */
+/* A trainer that evaluates without gradients. */
+#define PROGRAM_EVALUATES   (UINT64_C(1) << 35)
+#define PROGRAM_MXNET       (UINT64_C(1) << 36)
+#define PROGRAM_TAICHI      (UINT64_C(1) << 37) /* a simulation on Taichi … */
+#define PROGRAM_TAICHI_SIZE (UINT64_C(1) << 38) /* … whose text names the size that it takes */
+#define PROGRAM_RAY_DATA    (UINT64_C(1) << 39)
+#define PROGRAM_SPARSE      (UINT64_C(1) << 40) /* R made a sparse matrix dense */
+#define PROGRAM_PAIRS       (UINT64_C(1) << 41) /* the line makes a table of all pairs of rows */
+#define PROGRAM_WORKERS     (UINT64_C(1) << 32) /* the text names several workers of a loader */
+#define PROGRAM_MANAGED     (UINT64_C(1) << 31) /* bitsandbytes asked for managed memory */
 
 /* What limits host memory: each has its own way to raise the limit. */
 typedef enum context_service {
@@ -246,6 +256,7 @@ typedef struct context {
   char unit[64];                 /* the container or unit whose limit was reached; "": unknown */
   char growth[80];               /* what grows: "mem_gb from 8.1 to 37 in 5 lines" */
   uint32_t batch;                /* a batch size that the text names; 0: unknown */
+  uint32_t parallel;             /* devices that share one model already; 0: unknown */
   uint32_t llama_build;          /* the number of llama.cpp's build; 0: unknown */
   uint32_t llama_step;           /* the tokens of one of its steps (-ub); 0: unknown */
   context_kept kept;             /* a line that keeps the graph of every pass … */

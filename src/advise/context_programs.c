@@ -1,5 +1,6 @@
 /* Programs: which program the text is of, if it has settings of its own, by words that only it
  * writes. */
+#include <ctype.h>
 #include <string.h>
 
 #include "advise/context_parts.h"
@@ -28,6 +29,27 @@ static const struct {
     {"WARNING: ran out of memory with exception", PROGRAM_FAIRSEQ},
     {"OOM in forward/backward pass", PROGRAM_FAIRSEQ},
     {" wps=", PROGRAM_FAIRSEQ},
+    {"mxnet", PROGRAM_MXNET},
+    {"[Taichi]", PROGRAM_TAICHI},
+    {"[taichi/", PROGRAM_TAICHI},
+    {"taichi.lang", PROGRAM_TAICHI},
+    {"device_memory_GB", PROGRAM_TAICHI_SIZE},
+    {"TI_DEVICE_MEMORY_GB", PROGRAM_TAICHI_SIZE},
+    {"map_batches(", PROGRAM_RAY_DATA},
+    {"ray::MapBatches", PROGRAM_RAY_DATA},
+    {"sparse->dense coercion", PROGRAM_SPARSE},
+    {"trainer.valid_step(", PROGRAM_EVALUATES}, /* fairseq */
+    {"mmengine/runner/loops.py", PROGRAM_EVALUATES},
+    {"detectron2/evaluation/", PROGRAM_EVALUATES},
+    {"espnet2/train/trainer.py", PROGRAM_EVALUATES},
+    {"onmt/trainer.py", PROGRAM_EVALUATES},
+    {"monai/engines/evaluator.py", PROGRAM_EVALUATES},
+    {"ptimizer.load_state_dict(", PROGRAM_RELOADS},
+    {"ptim.load_state_dict(", PROGRAM_RELOADS},
+    {"text_generation_server", PROGRAM_TGI},
+    {"text_generation_launcher", PROGRAM_TGI},
+    {"text_generation_router", PROGRAM_TGI},
+    {"text-generation-launcher", PROGRAM_TGI},
     {"hashcat", PROGRAM_HASHCAT},
     {"carb.graphics", PROGRAM_ISAAC},
     {"omni.isaac", PROGRAM_ISAAC},
@@ -150,6 +172,55 @@ static void read_workers(context *c, scan_text t) {
   }
 }
 
+/* Recognizes a line that sets every row against every other: "x[:, None, :] - x[None, :, :]". */
+static void read_pairs(context *c) {
+  static const char *const rows[] = {"[:, None", "[:, np.newaxis", "[:, jnp.newaxis", "[:,None",
+                                     ".unsqueeze(1)"};
+  static const char *const columns[] = {"[None", "[np.newaxis", "[jnp.newaxis", ".unsqueeze(0)"};
+  scan_text code = {c->code, c->code + strlen(c->code)};
+  if (scan_has_any(code, rows, sizeof rows / sizeof *rows) &&
+      scan_has_any(code, columns, sizeof columns / sizeof *columns))
+    c->programs |= PROGRAM_PAIRS;
+}
+
+#define RANKS_MOST 1024 /* devices that share one model */
+
+/* Reads over how many devices a server spreads one model already: its option, or the ranks that its
+ * lines name ("[2026-03-02 10:11:07 TP1]"). */
+static void read_parallel(context *c, scan_text t) {
+  static const char *const words[] = {"--tp ",
+                                      "--tp=",
+                                      "--tp-size ",
+                                      "--tp-size=",
+                                      "--tp_size ",
+                                      "tp_size=",
+                                      "tp_size': ",
+                                      "tp_size\": ",
+                                      "-tp ",
+                                      "tensor-parallel-size ",
+                                      "--num-shard ",
+                                      "tensor-parallel-size=",
+                                      "--num-shard=",
+                                      "tensor_parallel_size=",
+                                      "num_shard: Some(",
+                                      "tensor_parallel_size': ",
+                                      "tensor_parallel_size: ",
+                                      "tensor_parallel_size\": "};
+  uint64_t most = 0;
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+    uint64_t number = scan_number_after(t, words[i]);
+    if (number > most && number <= RANKS_MOST) most = number;
+  }
+  if (context_any(c, CONTEXT_BIT(SGLANG)))
+    for (const char *at; (at = scan_find(t, " TP")) != NULL; t.at = at) {
+      uint64_t number = scan_number(t, at);
+      while (at < t.end && isdigit((unsigned char)*at)) at++;
+      bool rank = number < RANKS_MOST && at < t.end && (*at == ']' || *at == ' ');
+      if (rank && number + 1 > most) most = number + 1;
+    }
+  c->parallel = (uint32_t)most;
+}
+
 /* Finds a line that adds to a list directly before the line of an error: "frames.append(frame)". */
 static void read_appends(context *c, scan_text t) {
   static const char *const calls[] = {".append(", ".extend(", ".append_row("};
@@ -175,6 +246,9 @@ void context_read_programs(context *c, scan_text raw) {
   read_appends(c, raw);
   read_nccl(c, raw);
   read_workers(c, raw);
+  read_parallel(c, raw);
+  read_pairs(c);
+  if (scan_has(raw, "ptimizer.step(")) c->programs &= ~PROGRAM_RELOADS;
   if (is_rust(raw)) c->seen |= CONTEXT_BIT(NATIVE);
   if (is_old_flow(raw)) c->traits |= TRAIT_TF1;
   static const char *const python[] = {"Traceback (most", ".py",  "torch",

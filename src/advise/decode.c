@@ -1,5 +1,5 @@
 /* Decode: one pass over the bytes. What is neither UTF-8 nor UTF-16 is passed on as it is, except
- * for the no-break space of Windows' own encodings. */
+ * for the no-break space of Windows' own encodings. A web page's entities become characters. */
 #include "advise/decode.h"
 
 #include <string.h>
@@ -97,16 +97,44 @@ static size_t character_at(scan_text t, uint32_t *c) {
   return length;
 }
 
+/* Characters that the source of a web page writes as names or numbers. */
+static const struct {
+  const char *name;
+  char character;
+} entities[] = {{"&quot;", '"'},  {"&#34;", '"'},   {"&#x22;", '"'}, {"&lt;", '<'},
+                {"&#60;", '<'},   {"&gt;", '>'},    {"&#62;", '>'},  {"&#39;", '\''},
+                {"&#x27;", '\''}, {"&apos;", '\''}, {"&nbsp;", ' '}, {"&amp;", '&'}};
+
+/* Returns the length of the entity at `at`, 0 if there is none; *c receives its character. */
+static size_t entity_at(scan_text t, const char *at, char *c) {
+  if (*at != '&') return 0;
+  for (size_t i = 0; i < sizeof entities / sizeof *entities; i++)
+    if (scan_starts((scan_text){at, t.end}, entities[i].name)) {
+      *c = entities[i].character;
+      return strlen(entities[i].name);
+    }
+  return 0;
+}
+
 static void append_utf8(buffer *out, scan_text t) {
   while (t.at < t.end) {
-    const char *plain = t.at;
-    while (t.at < t.end && (unsigned char)*t.at < 0x80) t.at++;
+    char c = '\0';
+    size_t named = entity_at(t, t.at, &c);
+    if (named > 0) {
+      buffer_char(out, c);
+      t.at += named;
+      continue;
+    }
+    const char *plain = t.at++;
+    if ((unsigned char)*plain >= 0x80) t.at = plain;
+    while (t.at < t.end && (unsigned char)*t.at < 0x80 && *t.at != '&') t.at++;
     if (t.at > plain) buffer_append(out, plain, (size_t)(t.at - plain));
     if (t.at >= t.end) return;
-    uint32_t c = 0;
-    size_t length = character_at(t, &c);
+    if (*t.at == '&') continue;
+    uint32_t wide = 0;
+    size_t length = character_at(t, &wide);
     if (length > 0)
-      append(out, c);
+      append(out, wide);
     else
       buffer_char(out, (unsigned char)*t.at == NO_BREAK ? ' ' : *t.at);
     t.at += length > 0 ? length : 1;
@@ -115,7 +143,9 @@ static void append_utf8(buffer *out, scan_text t) {
 
 bool decode_text(buffer *out, scan_text raw) {
   bool wide = decode_is_utf16(raw), other = wide;
-  for (const char *p = raw.at; p < raw.end && !other; p++) other = (unsigned char)*p >= 0x80;
+  char c;
+  for (const char *p = raw.at; p < raw.end && !other; p++)
+    other = (unsigned char)*p >= 0x80 || entity_at(raw, p, &c) > 0;
   if (!other) return false;
   if (wide)
     append_utf16(out, raw);

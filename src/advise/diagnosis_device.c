@@ -227,6 +227,13 @@ static void detect_start(explanation *x) {
              known(n->free_bytes) ? cause_size(n->free_bytes) : "a part",
              known(n->device_bytes) ? cause_size(n->device_bytes) : "memory",
              known(n->asked_bytes) ? cause_size(n->asked_bytes) : "more");
+  if (known(n->asked_bytes) && known(n->free_bytes) && n->asked_bytes > n->free_bytes)
+    cause_say(c, "%s was missing", cause_size(n->asked_bytes - n->free_bytes));
+  if (known(n->device_bytes) && known(n->free_bytes) && n->device_bytes > n->free_bytes)
+    cause_say(c,
+              "others held %s of it before the server started (nvidia-smi lists them; the driver "
+              "keeps a little itself)",
+              cause_size(n->device_bytes - n->free_bytes));
 }
 
 /* Detects a server that found more free memory after it measured its own use than before. */

@@ -14,6 +14,7 @@
 #define DEVICE_MOST (UINT64_C(192) << 30) /* few devices have more */
 #define REST_OWN    (UINT64_C(1) << 30)   /* a process needs as much besides its tensors */
 #define SWAP_MOST   (UINT64_C(24) << 30)  /* the swap file that the tables name has 16 GiB */
+#define VAST_LEAST  (UINT64_C(96) << 30)  /* six times that file */
 #define HUGE_LEAST  (UINT64_C(256) << 30) /* more than a machine has by this is hopeless */
 #define SLACK_PART  16                    /* less than this part of the request is no help */
 #define SAME_WORDS  30                    /* characters with which fixes of the same kind begin */
@@ -102,7 +103,7 @@ static uint64_t derive(const explanation *x) {
   bool one = m->kind == MESSAGE_TENSORFLOW && m->rank > 2 && strncmp(m->what, "1,", 2) == 0;
   set |= c->batch == 1 || m->failed_batch == 1 || one ? DERIVED_ONE : 0;
   set |= known(m->live_bytes) && m->live_bytes >= HELD_LEAST ? DERIVED_HOLDS : 0;
-  set |= m->share > 0 ? DERIVED_SHARE : 0;
+  set |= m->share > 0 || m->share_needed > 0 ? DERIVED_SHARE : 0;
   set |= is_other_program(m) ? DERIVED_OTHER : 0;
   set |= known(m->before_bytes) ? DERIVED_MEASURED : 0;
   bool sized = known(m->asked_bytes) && known(m->device_bytes);
@@ -133,6 +134,8 @@ static uint64_t derive(const explanation *x) {
   set |= diagnosis_carved(x) ? DERIVED_CARVED : 0;
   bool host = m->kind == MESSAGE_HOST && known(m->asked_bytes);
   set |= host && m->asked_bytes >= SWAP_MOST ? DERIVED_NO_SWAP : 0;
+  bool killed = m->host == HOST_KERNEL && known(m->process_bytes);
+  set |= killed && m->process_bytes >= VAST_LEAST ? DERIVED_VAST : 0;
   bool tensor = m->host == HOST_TORCH || m->host == HOST_KILLED || m->host == HOST_LARGE;
   set |= host && tensor && m->asked_bytes >= HELD_LEAST ? DERIVED_TENSOR : 0;
   set |= diagnosis_python(m) ? DERIVED_PYTHON : 0;
@@ -229,9 +232,9 @@ static void add_from(explanation *x, const recipe_table *t, cause_id id, uint64_
 }
 
 static void add_all(explanation *x, cause_id id, uint64_t derived, uint32_t most) {
-  static const recipe_table *const tables[] = {&recipes_own,   &recipes_place, &recipes_serve,
-                                               &recipes_model, &recipes_full,  &recipes_platform,
-                                               &recipes_host};
+  static const recipe_table *const tables[] = {&recipes_tools,    &recipes_own,   &recipes_place,
+                                               &recipes_serve,    &recipes_model, &recipes_full,
+                                               &recipes_platform, &recipes_host};
   for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
     add_from(x, tables[i], id, derived, most);
 }

@@ -57,7 +57,8 @@ typedef struct guess {
   const char *words; /* after the usage */
 } guess;
 
-#define MARK(name) CONTEXT_BIT(name)
+#define MARK(name)  CONTEXT_BIT(name)
+#define PAIRS_LEAST (UINT64_C(1) << 30) /* a smaller table is seldom what fills a device */
 
 /* Guesses for programs with settings of their own. Returns false for others. */
 static bool by_program(const explanation *x, guess *g) {
@@ -139,6 +140,11 @@ static guess by_phase(const explanation *x) {
     return (guess){CAUSE_LEAK, 0.5,
                    "backward(retain_graph=True) keeps the graph of a pass: probably graphs of "
                    "earlier steps are still alive"};
+  bool arrays = m->kind == MESSAGE_TORCH || m->kind == MESSAGE_XLA || m->kind == MESSAGE_CUPY;
+  if (arrays && (m->context.programs & PROGRAM_PAIRS) != 0 && known(n->asked_bytes) &&
+      n->asked_bytes >= PAIRS_LEAST)
+    return (guess){CAUSE_ONE_SPIKE, 0.55,
+                   "its line makes a table of all pairs of rows, which grows with their square"};
   if (has(x, MARK(OPTIMIZER)))
     return (guess){CAUSE_OPTIMIZER_STATE, bare ? 0.55 : 0.7,
                    "the optimizer needs its own copies of the weights (Adam: two more)"};
@@ -172,6 +178,10 @@ static guess by_phase(const explanation *x) {
   if (torch && has(x, MARK(EVALUATING)) && diagnosis_owned(m) && !has(x, MARK(LOADING)))
     return (guess){CAUSE_EVAL_BATCH_BIGGER, 0.45,
                    "it failed during evaluation, which the trainer runs without gradients: "
+                   "probably its batch or its inputs are larger than those of training"};
+  if (torch && has(x, MARK(EVALUATING)) && (m->context.programs & PROGRAM_EVALUATES) != 0)
+    return (guess){CAUSE_EVAL_BATCH_BIGGER, 0.45,
+                   "it failed during evaluation, which this trainer runs without gradients: "
                    "probably its batch or its inputs are larger than those of training"};
   if (torch && has(x, MARK(EVALUATING)) && trains && !has(x, MARK(NO_GRAD)) &&
       !has(x, MARK(LOADING)))
@@ -235,6 +245,11 @@ static guess by_kind(const explanation *x) {
                    "one of its buffers is larger than the driver gives at once (the part that is "
                    "allocatable)"};
   bool nccl = does(x, TRAIT_NCCL) || strstr(m->what, "Cuda failure ") != NULL;
+  if (nccl && m->kind == MESSAGE_CUDA && has(x, MARK(OPTIMIZER)) &&
+      (m->context.programs & PROGRAM_RELOADS) != 0)
+    return (guess){CAUSE_OPTIMIZER_STATE, 0.5,
+                   "it failed while the optimizer's saved state was loaded (Adam: two more copies "
+                   "of the weights); NCCL found nothing left"};
   if (nccl && m->kind == MESSAGE_CUDA && (m->context.programs & PROGRAM_NCCL_DEVICES) != 0)
     return (guess){CAUSE_CACHE_HELD, 0.45,
                    "NCCL allocates outside PyTorch's pool, which keeps what it has cached: "
@@ -260,6 +275,12 @@ static guess by_kind(const explanation *x) {
                    weights ? "the model's weights do not fit on the device"
                            : "probably the model with its context does not fit on the device"};
   case MESSAGE_TGI:
+    if (compute)
+      return (guess){CAUSE_BATCH_TOO_BIG, 0.5,
+                     "the model is loaded; so many tokens at once (at its start the server tries "
+                     "the most that its limits allow) do not fit beside it"};
+    if (weights)
+      return (guess){CAUSE_WEIGHTS_TOO_BIG, 0.65, "the model's weights do not fit on the device"};
     return (guess){CAUSE_WEIGHTS_TOO_BIG, 0.5,
                    "the weights leave too little of the device for so many tokens at once"};
   case MESSAGE_VLLM:
@@ -331,6 +352,9 @@ static guess by_kind(const explanation *x) {
                      "one array is larger than one buffer may be on this Mac"};
     break;
   case MESSAGE_TENSORRT:
+    if (weights)
+      return (guess){CAUSE_WEIGHTS_TOO_BIG, 0.6,
+                     "it failed while the engine was loaded: its weights do not fit on the device"};
     if ((m->details & MESSAGE_KV_CACHE) != 0)
       return (guess){CAUSE_BATCH_TOO_BIG, 0.5,
                      "the KV cache (memory for the tokens of the requests) and the buffers for so "

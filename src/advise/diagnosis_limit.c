@@ -175,6 +175,11 @@ static const struct {
      "a smaller heap of Node.js: NODE_OPTIONS=--max-old-space-size=2048 (MiB), below the limit"},
     {" chrome chromium firefox brave msedge Isolated Web Co Web Content ",
      "fewer tabs and extensions in the browser, or one that puts idle tabs to sleep"},
+    {" llama-server llama-cli llama-bench llamafile ollama ollama_llama_se llama-box koboldcpp "
+     "koboldcpp_linux ktransformers local-ai lmstudio LM Studio mistralrs-serve sd sd-cli "
+     "sd-server whisper-server whisper-cli ",
+     "a smaller quantization of the model (Q4_K_M, Q3_K_S) or a smaller model, a shorter context, "
+     "and weights that are mapped, not copied into RAM (llama.cpp: no --no-mmap, no --mlock)"},
     {" php-fpm php-fpm8.1 php-fpm8.2 php-fpm8.3 php ",
      "fewer workers of PHP: pm.max_children, and pm.max_requests=500 against leaks"},
 };

@@ -98,18 +98,18 @@ static void add_share(explanation *x) {
   if (m->kind == MESSAGE_VLLM && m->share < 0.95) more = 0.95;
   /* A little above the smallest one: there the KV cache would have no tokens. */
   if (m->share_needed > m->share) more = m->share_needed + 0.01;
+  char was[32] = "";
+  if (m->share > 0) snprintf(was, sizeof was, " instead of %.2f", m->share);
   bool cache = (m->details & MESSAGE_KV_CACHE) != 0 && (m->details & MESSAGE_COMPUTE) == 0;
   if (!cache || more > 0.96) return; /* the share limits the cache alone */
   if (m->kind == MESSAGE_VLLM)
     snprintf(text, sizeof text,
-             "give the server more of the device: --gpu-memory-utilization %.2f instead of %.2f",
-             more, m->share);
+             "give the server more of the device: --gpu-memory-utilization %.2f%s", more, was);
   else
-    snprintf(
-        text, sizeof text,
-        "give the KV cache more: --mem-fraction-static %.2f instead of %.2f, and 0.02 more until "
-        "the server starts",
-        more, m->share);
+    snprintf(text, sizeof text,
+             "give the KV cache more: --mem-fraction-static %.2f%s, and 0.02 more until the server "
+             "starts",
+             more, was);
   diagnosis_add(x, &r, MESSAGE_UNKNOWN);
 }
 
@@ -345,7 +345,7 @@ void diagnosis_server_fixes(explanation *x) {
   if (m->kind == MESSAGE_TENSORRT) add_workspace(x);
   if (m->kind == MESSAGE_VLLM) add_numbers(x);
   if (m->share > 0) add_less_share(x);
-  if (m->share > 0) add_share(x);
+  if (m->share > 0 || m->share_needed > 0) add_share(x);
   if (m->kind == MESSAGE_TGI) add_tokens(x);
   if (m->kind == MESSAGE_LLAMA) add_step(x);
 }

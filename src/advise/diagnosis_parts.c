@@ -50,11 +50,28 @@ void diagnosis_write_words(char *out, size_t size, const char *words, const mess
              at + strlen(DIAGNOSIS_SCRIPT));
 }
 
+/* Doubles the number of devices that a change names if the program has that many already. */
+static void write_parallel(char *change, size_t size, const context *c) {
+  static const char *const options[] = {"--tensor-parallel-size 2", "--tp-size 2", "--num-shard 2",
+                                        "--tp_size 2"};
+  if (c->parallel < 2) return;
+  for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+    char *at = strstr(change, options[i]);
+    if (at == NULL) continue;
+    char rest[400];
+    at += strlen(options[i]);
+    snprintf(rest, sizeof rest, "%s", at);
+    snprintf(at - 1, size - (size_t)(at - 1 - change), "%u instead of %u%s", 2 * c->parallel,
+             c->parallel, rest);
+  }
+}
+
 void diagnosis_add(explanation *x, const recipe *r, uint64_t bytes) {
   if (x->fixes.count == FIXES_MAX) return;
   fix *f = &x->fixes.list[x->fixes.count++];
   *f = (fix){.saves_bytes = bytes};
   diagnosis_write_words(f->change, sizeof f->change, r->change, &x->evidence.message);
+  write_parallel(f->change, sizeof f->change, &x->evidence.message.context);
   snprintf(f->cost, sizeof f->cost, "%s", r->cost);
 }
 

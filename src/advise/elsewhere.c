@@ -58,12 +58,17 @@ stow_status elsewhere_open(elsewhere *w, const evidence *e, uint64_t device_byte
   w->given.reserved_bytes = r.reserved_bytes;
   w->given.largest_hole_bytes = r.largest_hole_bytes;
   if (r.finishes) return STOW_OK;
-  STOW_TRY(fitting_part(&w->given.part, &w->given.whole, e, w->given.limit_bytes));
-  w->given.samples = e->program.batch == w->given.whole;
+  STOW_TRY(fitting_part(&w->given, e, device_bytes));
+  w->given.samples = e->program.batch == w->given.of;
+  evidence_given given = w->given;
+  given.to_end = true;
+  STOW_TRY(evidence_gather(&w->whole, e->source, &given));
+  w->given.whole = &w->whole;
   return put_failure(w, e->source, &r);
 }
 
 void elsewhere_close(elsewhere *w) {
+  evidence_free(&w->whole);
   free(w->view.events);
   w->view.events = NULL;
 }

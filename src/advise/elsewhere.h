@@ -12,6 +12,7 @@ typedef struct elsewhere {
   bool fits;
   recording view; /* shares everything except the events with the original */
   evidence_given given;
+  evidence whole; /* of the recording up to its end */
   uint64_t peak_reserved_bytes, peak_live_bytes;
 } elsewhere;
 

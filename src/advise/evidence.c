@@ -232,10 +232,15 @@ static void take_replay(evidence *e, const evidence_given *given) {
   numbers *n = &e->n;
   e->elsewhere = true;
   e->fits_part = given->part;
-  e->fits_whole = given->whole;
+  e->fits_whole = given->of;
   e->fits_samples = given->samples;
+  e->fits_expandable = given->expandable;
   e->survived = false;
-  e->program = (program_facts){0}; /* it describes another moment */
+  e->whole = given->whole;
+  /* The rest describes another moment. */
+  program_facts said = {.batch = e->program.batch, .input_count = e->program.input_count};
+  memcpy(said.inputs, e->program.inputs, sizeof said.inputs);
+  e->program = said;
   n->limit_bytes = given->limit_bytes;
   n->reserved_bytes = given->reserved_bytes;
   n->cached_bytes =
@@ -272,6 +277,7 @@ stow_status evidence_gather(evidence *e, const recording *r, const evidence_give
   STOW_TRY(timeline_build(&e->time, r, steps_main_device(r)));
   find_failure(e);
   find_peaks(e);
+  if (given->to_end && !e->failed && e->time.tick_count > 0) e->fail_tick = e->time.tick_count - 1;
   STOW_TRY(evidence_stacks(e));
   STOW_TRY(count_memory(e));
   if (given->limit_bytes > 0) take_replay(e, given);
@@ -298,6 +304,11 @@ void evidence_free(evidence *e) {
   map_free(&e->ways);
   map_free(&e->trained);
   *e = (evidence){0};
+}
+
+bool evidence_may_train(const evidence *e) {
+  const evidence *seen = e->whole != NULL ? e->whole : e;
+  return !e->elsewhere || !e->has_stacks || seen->train_end_tick > 0;
 }
 
 bool evidence_limit_bound(const evidence *e) {

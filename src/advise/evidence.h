@@ -63,18 +63,22 @@ typedef struct loop_iterations {
   loop_iteration *list; /* the last iteration is the one that failed */
   uint32_t count;
   bool from_marks;
+  bool turns;               /* they are the steps that the program or an estimate marks */
   uint32_t anchor_stack_id; /* stack of the allocation that occurs once per iteration */
 } loop_iterations;
 
 typedef struct evidence {
   const recording *source;
-  message message;       /* the parsed error text */
-  program_facts program; /* what the program reported about itself */
+  const struct evidence *whole; /* for a failure of a replay: the evidence of the recording up to
+                                 * its end. NULL: what comes after the failure is not known */
+  message message;              /* the parsed error text */
+  program_facts program;        /* what the program reported about itself */
   timeline time;
   bool failed;                    /* the recording contains an out-of-memory failure */
   bool elsewhere;                 /* the failure is that of a replay with another limit */
   uint32_t fits_part, fits_whole; /* … under which this part of the batch fits; 0: unknown */
   bool fits_samples;              /* … in samples */
+  bool fits_expandable;           /* … with expandable segments alone */
   bool foreign;                   /* the request of another library failed, not PyTorch's … */
   bool refused;                   /* … and the recording shows when */
   bool survived;                  /* the program continued after the last failure */
@@ -117,8 +121,11 @@ typedef struct evidence_given {
   /* For a replay with another limit (elsewhere.h): the limit, and what was reserved when the
    * request was refused. The recording's own error text and device are then ignored. */
   uint64_t limit_bytes, reserved_bytes, largest_hole_bytes;
-  uint32_t part, whole; /* the part of the batch that fits there; 0: unknown */
-  bool samples;         /* they are numbers of samples */
+  uint32_t part, of;     /* the part of the batch that fits there; 0: unknown */
+  bool samples;          /* they are numbers of samples */
+  bool expandable;       /* it fits with expandable segments alone */
+  bool to_end;           /* take the end of the recording for the failure */
+  const evidence *whole; /* the same recording, gathered with to_end */
 } evidence_given;
 
 /* Gathers everything. `r` and the text must outlive it. Undo with evidence_free, also after a
@@ -148,6 +155,9 @@ bool evidence_passes(const evidence *e, uint32_t stack_id, const char *name, con
 /* Writes "train.py:31 in main". Returns `text`. */
 const char *evidence_place(const evidence *e, char *text, size_t size, uint32_t frame_id);
 
+/* Returns whether the program trains: somewhere a backward pass or an optimizer runs, or what comes
+ * after the failure is not known. */
+bool evidence_may_train(const evidence *e);
 /* Returns whether passes on the call path of this stack run backward. */
 bool evidence_trains(const evidence *e, uint32_t stack_id);
 /* Whether the pass that failed builds a graph, as training did. Determined by whether it holds what

@@ -123,7 +123,8 @@ static stow_status explain_elsewhere(explanation *x, elsewhere *w, const explain
   buffer_free(&said);
   buffer_printf(&x->notes, "by replay: the device leaves %s to the allocator\n",
                 cause_size(w->given.limit_bytes));
-  x->evidence.source = NULL; /* the view goes with `w` */
+  x->evidence.source = NULL; /* the view and the whole go with `w` */
+  x->evidence.whole = NULL;
   return x->headline.status;
 }
 

@@ -88,9 +88,14 @@ typedef struct search {
   whatif *what;
   const double *grows;
   const replay_job *job;
-  const tuning *tuned;
+  const tuning *tuned; /* NULL: only expandable segments, and as it was recorded */
   uint32_t whole;
 } search;
+
+#define EXPANDABLE_SETTING "expandable_segments:True"
+/* In place of the index of a setting, without a tuning. */
+#define EXPANDABLE  (UINT32_MAX - 1)
+#define AS_RECORDED UINT32_MAX
 
 static stow_status replays(const search *s, uint32_t which, uint32_t part, uint64_t limit_bytes,
                            replay_result *r) {
@@ -99,7 +104,12 @@ static stow_status replays(const search *s, uint32_t which, uint32_t part, uint6
   job.options.limit_bytes = limit_bytes;
   set_part(s->what, s->grows, (double)part / s->whole);
   STOW_TRY(whatif_steps(s->what, &changed));
-  return tune_replay(r, changed, &job, s->tuned->list[which].settings);
+  if (which == AS_RECORDED)
+    return replay_run(
+        r, changed, steps_expandable(job.record) ? &policy_torch_expandable : &policy_torch_default,
+        &job.options);
+  return tune_replay(r, changed, &job,
+                     which == EXPANDABLE ? EXPANDABLE_SETTING : s->tuned->list[which].settings);
 }
 
 /* Replays under the limit and under a little less. More memory does not always help an allocator,
@@ -138,10 +148,22 @@ static uint32_t setting_named(const tuning *t, const char *settings) {
   return t->best;
 }
 
+/* Drops the setting if the part fits without it too. */
+static stow_status check_as_recorded(fitting *out, const search *s) {
+  replay_result r;
+  STOW_TRY(replays(s, AS_RECORDED, out->part, s->job->options.limit_bytes, &r));
+  if (r.finishes) out->setting = AS_RECORDED;
+  return STOW_OK;
+}
+
 /* Expandable segments first: with them the allocator wastes least, so the result depends least on
  * the exact sizes that another batch requests. */
 static stow_status search_parts(fitting *out, const search *s) {
-  STOW_TRY(search_setting(out, s, setting_named(s->tuned, "expandable_segments:True")));
+  if (s->tuned == NULL) {
+    STOW_TRY(search_setting(out, s, EXPANDABLE));
+    return out->part == 0 ? search_setting(out, s, AS_RECORDED) : check_as_recorded(out, s);
+  }
+  STOW_TRY(search_setting(out, s, setting_named(s->tuned, EXPANDABLE_SETTING)));
   if (out->part == 0) STOW_TRY(search_setting(out, s, setting_named(s->tuned, "")));
   if (out->part == 0) STOW_TRY(search_setting(out, s, s->tuned->best));
   if (out->part > 0) {
@@ -174,7 +196,7 @@ static stow_status find_part(fitting *out, const evidence *e, const replay_job *
   }
   out->until_fail = e->failed;
   out->batch = e->program.batch <= BATCH_MAX ? e->program.batch : 0;
-  out->whole = out->batch > 1 ? (uint32_t)out->batch : FITTING_PARTS;
+  out->whole = out->batch > 0 ? (uint32_t)out->batch : FITTING_PARTS;
   if (status == STOW_OK && grows != NULL) {
     search s = {.what = &what, .grows = grows, .job = job, .tuned = t, .whole = out->whole};
     status = search_parts(out, &s);
@@ -184,40 +206,21 @@ static stow_status find_part(fitting *out, const evidence *e, const replay_job *
   return status;
 }
 
-static stow_status search_part(uint32_t *part, whatif *w, const double *grows, uint32_t whole,
-                               uint64_t limit_bytes) {
-  uint32_t good = 0, bad = whole;
-  while (bad - good > 1) {
-    uint32_t middle = good + (bad - good) / 2;
-    whatif_result r;
-    set_part(w, grows, (double)middle / whole);
-    STOW_TRY(whatif_run(w, &r, false, (uint64_t)((double)limit_bytes * (1 - HEADROOM))));
-    if (r.finishes)
-      good = middle;
-    else
-      bad = middle;
+stow_status fitting_part(evidence_given *given, const evidence *e, uint64_t device_bytes) {
+  replay_job job;
+  fitting found = {0};
+  given->part = 0;
+  given->of = FITTING_PARTS;
+  if (e->failed) return STOW_OK; /* what comes later is not known */
+  stow_status status = replay_job_open(&job, e->source, "the recording",
+                                       &(replay_job_options){.device_bytes = device_bytes});
+  if (status == STOW_OK) status = find_part(&found, e, &job, NULL);
+  if (status == STOW_OK && found.whole > 0) {
+    given->part = found.part;
+    given->of = found.whole;
+    given->expandable = found.part > 0 && found.setting == EXPANDABLE;
   }
-  *part = good;
-  return STOW_OK;
-}
-
-stow_status fitting_part(uint32_t *part, uint32_t *whole, const evidence *e, uint64_t limit_bytes) {
-  whatif what;
-  uint64_t growing = 0;
-  bool named = e->program.batch > 1 && e->program.batch <= BATCH_MAX;
-  *part = 0;
-  *whole = named ? (uint32_t)e->program.batch : FITTING_PARTS;
-  stow_status status = whatif_open(&what, e);
-  what.device_is_full = true;
-  if (status == STOW_OK) status = mark_growing(&what, &growing);
-  size_t bytes = (e->source->event_count + 1) * sizeof(double);
-  double *grows = status == STOW_OK && growing > 0 && !e->failed ? malloc(bytes) : NULL;
-  if (grows != NULL) {
-    memcpy(grows, what.factor, bytes);
-    status = search_part(part, &what, grows, *whole, limit_bytes);
-  }
-  free(grows);
-  whatif_close(&what);
+  replay_job_close(&job);
   return status;
 }
 

@@ -30,9 +30,10 @@ typedef struct fitting {
 } fitting;
 
 /* Finds the largest part of the batch with which a recording that did not fail replays to its end
- * under a limit, with the policy it was recorded with: *part of *whole, the batch in samples or
- * FITTING_PARTS. *part is 0 if none does, or if nothing grows with the batch. */
-stow_status fitting_part(uint32_t *part, uint32_t *whole, const evidence *e, uint64_t limit_bytes);
+ * on a device: given->part of given->of, the batch in samples or FITTING_PARTS, and whether that
+ * needs expandable segments. The figure is that of fitting_find. given->part is 0 if no part fits,
+ * or if nothing grows with the batch. */
+stow_status fitting_part(evidence_given *given, const evidence *e, uint64_t device_bytes);
 
 /* Finds the part for the limit of `job`; `t` holds the tuning of the same job. */
 stow_status fitting_find(fitting *out, const replay_job *job, const tuning *t);

@@ -1,4 +1,6 @@
 /* What one iteration takes: smaller batches, recomputing, half precision, a spike in parts. */
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "advise/fix_case.h"
@@ -157,7 +159,7 @@ stow_status fix_pass(fix_case *m) {
   const program_facts *p = &e->program;
   const need *n = &m->f->need;
   uint64_t batch = n->batch > 0 ? n->batch : 1;
-  bool trains = !n->known || n->trains;
+  bool trains = (!n->known || n->trains) && evidence_may_train(e);
   if (!e->recomputes && trains)
     fix_estimate(fix_add(m, "one more forward pass, about a third more time",
                          "recompute activations: torch.utils.checkpoint.checkpoint(block, x, "
@@ -170,7 +172,7 @@ stow_status fix_pass(fix_case *m) {
     fix_estimate(fix_add(m, "16-bit arithmetic",
                          "run it in 16 bits: model.half() and x.half(), or under "
                          "torch.autocast(\"cuda\", dtype=torch.float16)"),
-                 n->work_now_bytes / 2 + n->weight_bytes / 2,
+                 n->known ? n->work_now_bytes / 2 + n->weight_bytes / 2 : e->n.live_bytes / 2,
                  need_batch(n, (need_change){.weights = 0.5, .trained = 1, .state = 1}, 0.5) >=
                      batch);
   else if (!autocast && !p->autocast && !program_is_narrow(p))
@@ -184,19 +186,18 @@ stow_status fix_pass(fix_case *m) {
 static stow_status part_that_fits(fix_case *m) {
   const evidence *e = m->e;
   uint32_t part = e->fits_part, whole = e->fits_whole, times = (whole + part - 1) / part;
-  static const char COST[] = "more, smaller steps";
+  bool trains = evidence_may_train(e);
+  const char *cost = trains ? "more, smaller steps" : "more, smaller passes";
   char at[256];
   fix_place(m, at, e->caller_of_stack[e->fail_stack_id]);
-  fix *x =
-      e->fits_samples
-          ? fix_add(m, COST,
-                    "use a batch of %u instead of %u at %s, the largest that fits; for the same "
-                    "training step the optimizer after every %u of them",
-                    part, whole, at, times)
-          : fix_add(m, COST,
-                    "use %u%% of the batch at %s, the most that fits; for the same training "
-                    "step the optimizer after every %u of them",
-                    part * 100 / whole, at, times);
+  fix *x = e->fits_samples
+               ? fix_add(m, cost, "use a batch of %u instead of %u at %s, the largest that fits",
+                         part, whole, at)
+               : fix_add(m, cost, "use %u%% of the batch at %s, the most that fits",
+                         part * 100 / whole, at);
+  if (e->fits_expandable) fix_also(x, ", with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+  if (trains)
+    fix_also(x, "; for the same training step the optimizer after every %u of them", times);
   fix_scale_batch(m, (double)part / whole);
   STOW_TRY(fix_replay(m, x, false));
   if (x != NULL) x->fits = true;
@@ -206,11 +207,26 @@ static stow_status part_that_fits(fix_case *m) {
 /* Returns whether the program only runs forward: iterations were complete, and nothing ran
  * backward. */
 static bool only_infers(const evidence *e) {
-  return e->has_stacks && e->loop.count >= ITERATIONS_LEAST && e->train_end_tick == 0;
+  if (!evidence_may_train(e)) return true;
+  return e->whole == NULL && e->has_stacks && e->loop.count >= ITERATIONS_LEAST &&
+         e->train_end_tick == 0;
+}
+
+/* Writes "use 1/4 of the batch", or "use a batch of 8 instead of 32" if its size is known. */
+static const char *part_of_batch(const evidence *e, uint32_t parts, char text[64]) {
+  uint64_t batch = e->program.batch, part = batch / parts;
+  if (batch > 1)
+    snprintf(text, 64, "use a batch of %" PRIu64 " instead of %" PRIu64, part > 0 ? part : 1,
+             batch);
+  else
+    snprintf(text, 64, "use 1/%u of the batch", parts);
+  return text;
 }
 
 stow_status fix_batch(fix_case *m) {
   const evidence *e = m->e;
+  char use[64];
+  if (e->program.batch == 1) return fix_pass(m); /* there is no smaller one */
   if (e->fits_part > 0 && e->fits_part * 100 >= e->fits_whole) return part_that_fits(m);
   uint32_t parts;
   STOW_TRY(enough_halvings(m, &parts));
@@ -220,11 +236,11 @@ stow_status fix_batch(fix_case *m) {
       in_first_pass(e) ? " (estimated from the part of the forward pass that was reached)" : "";
   fix *x =
       only_infers(e)
-          ? fix_add(m, "more, smaller passes", "use 1/%u of the batch at %s%s", parts, at, guess)
+          ? fix_add(m, "more, smaller passes", "%s at %s%s", part_of_batch(e, parts, use), at,
+                    guess)
           : fix_add(m, "more, smaller steps; accumulate gradients over them for the same training",
-                    "use 1/%u of the batch at %s, and step the optimizer after every %u of "
-                    "them%s",
-                    parts, at, parts, guess);
+                    "%s at %s, and step the optimizer after every %u of them%s",
+                    part_of_batch(e, parts, use), at, parts, guess);
   STOW_TRY(fix_replay(m, x, false));
   return fix_pass(m);
 }

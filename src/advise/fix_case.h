@@ -53,6 +53,11 @@ bool fix_knows_program(const fix_case *m);
 stow_status fix_batch_counted(fix_case *m);
 stow_status fix_training(fix_case *m);
 stow_status fix_weights_counted(fix_case *m);
+/* In fix_outlook.c: fixes by what a whole recording shows after the failure. *found: there is one,
+ * and no other is needed for this cause. */
+stow_status fix_by_outlook(fix_case *m, cause_id id, bool *found);
+/* Names up to three lines that make what grows: "a.py:16 in forward, a.py:17 in forward". */
+const char *fix_lines(const fix_case *m, char text[256]);
 /* In fix_place.c: */
 stow_status fix_fragments(fix_case *m);
 stow_status fix_cache(fix_case *m);

@@ -145,9 +145,10 @@ stow_status fix_leak(fix_case *m) {
   fix_place(m, at, helped != 0 ? helped : m->e->user_of_stack[g->stack_id]);
   fix *x = g->swells
                ? fix_add(m, "the older values, or a copy to the host each iteration",
-                         "do not let what %s makes grow each iteration: "
-                         "parts.append(part.detach().cpu()) to a list, torch.cat(parts) after "
-                         "the loop; or keep only the latest values",
+                         "do not let what %s makes grow each iteration: keep only the last N rows "
+                         "(torch.cat([old, new.detach()])[-N:].clone()), or collect the parts on "
+                         "the host: parts.append(part.detach().cpu()), torch.cat(parts) after "
+                         "the loop",
                          at)
                : fix_add(m, "a copy to the host each iteration, if the values are needed",
                          "do not keep what %s makes on the device: keep a number, or "

@@ -98,7 +98,7 @@ static const char *in_eight_bits(const forecast *o, char text[200]) {
  * rest of the step. */
 static void fix_complete(fix_case *m, fix *x, uint64_t less_bytes) {
   forecast o;
-  forecast_find(&o, m->e, m->f);
+  forecast_find(&o, m->e, copies_weights(&m->f->copies));
   char text[200];
   if (x == NULL || forecast_fits(&o, m->e, less_bytes, 1, true)) return;
   if (forecast_fits(&o, m->e, less_bytes, 1, false))
@@ -143,7 +143,7 @@ static stow_status fix_scratch(fix_case *m, const forecast *o) {
 stow_status fix_optimizer(fix_case *m) {
   forecast o;
   if (fix_knows_program(m) && m->e->fail_phase != PHASE_OPTIMIZER) return fix_training(m);
-  forecast_find(&o, m->e, m->f);
+  forecast_find(&o, m->e, copies_weights(&m->f->copies));
   STOW_TRY(fix_scratch(m, &o));
   bool narrow = strstr(o.optimizer, "8bit") != NULL || strstr(o.optimizer, "4bit") != NULL;
   char text[200];

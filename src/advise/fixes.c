@@ -9,6 +9,9 @@
 #define WORTH_FIXING 0.5 /* … if they are at least this sure */
 
 static stow_status add_fixes(fix_case *m, cause_id id) {
+  bool found = false;
+  if (m->e->whole != NULL) STOW_TRY(fix_by_outlook(m, id, &found));
+  if (found) return STOW_OK;
   switch (id) {
   case CAUSE_GRAPH_KEPT: return fix_graph(m);
   case CAUSE_NO_GRAD_MISSING: return fix_no_grad(m);
@@ -38,6 +41,10 @@ static void first_one_that_fits(fixes *all) {
   all->list[0] = enough;
 }
 
+static bool is_growth(cause_id id) {
+  return id == CAUSE_GRAPH_KEPT || id == CAUSE_NO_GRAD_MISSING || id == CAUSE_LEAK;
+}
+
 stow_status fixes_find(fixes *out, const evidence *e, const findings *f, const char *device) {
   *out = (fixes){0};
   if (f->count == 0) return STOW_OK;
@@ -47,7 +54,8 @@ stow_status fixes_find(fixes *out, const evidence *e, const findings *f, const c
   bool limited = false;
   for (uint32_t i = 0; i < f->count && i < CAUSES_FIXED && status == STOW_OK; i++) {
     if (i > 0 && f->list[i].confidence < WORTH_FIXING) break;
-    if (i > 0 && f->list[i].id == CAUSE_BATCH_TOO_BIG && f->growth.found) continue;
+    bool grows = f->growth.found || (f->outlook.ahead_most && e->train_end_tick > 0);
+    if (i > 0 && f->list[i].id == CAUSE_BATCH_TOO_BIG && grows) continue;
     status = add_fixes(&m, f->list[i].id);
     limited |= f->list[i].id == CAUSE_LIMIT;
   }
@@ -55,6 +63,8 @@ stow_status fixes_find(fixes *out, const evidence *e, const findings *f, const c
   if (status == STOW_OK && e->failed && evidence_limit_bound(e) && !limited && !f->growth.found)
     status = fix_limit(&m);
   whatif_close(&m.w);
-  first_one_that_fits(out);
+  /* What grows every step fills what any other change frees. */
+  bool grows = f->outlook.ahead_most && is_growth(f->list[0].id);
+  if (!grows) first_one_that_fits(out);
   return status;
 }

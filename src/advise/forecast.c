@@ -75,13 +75,13 @@ static uint64_t peak_before_step(const evidence *e) {
   return (uint64_t)most;
 }
 
-void forecast_find(forecast *o, const evidence *e, const findings *f) {
+void forecast_find(forecast *o, const evidence *e, uint64_t weight_bytes) {
   *o = (forecast){0};
   bool first = in_first_step(e, o->optimizer);
   if (!first || e->fail_phase != PHASE_OPTIMIZER) return;
   uint64_t asked = e->n.asked_bytes != MESSAGE_UNKNOWN ? e->n.asked_bytes : 0;
   uint64_t weights = e->live_by_phase[PHASE_BUILD], gradients = e->live_by_phase[PHASE_BACKWARD];
-  if (f->copies.twice_built) weights = f->copies.weight_bytes;
+  if (weight_bytes > 0) weights = weight_bytes;
   uint64_t trained = gradients > 0 && gradients < weights ? gradients : weights;
   bool in_scratch = forecast_is_scratch(o, e, e->fail_stack_id);
   bool one_by_one = evidence_passes(e, e->fail_stack_id, "_single_tensor_", "") ||

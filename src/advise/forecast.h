@@ -8,7 +8,7 @@
 #ifndef ADVISE_FORECAST_H
 #define ADVISE_FORECAST_H
 
-#include "advise/causes.h"
+#include "advise/evidence.h"
 
 typedef struct forecast {
   bool known;                  /* it failed in the first step of an optimizer */
@@ -20,7 +20,8 @@ typedef struct forecast {
   uint64_t pass_bytes; /* the most that an iteration holds before its step, including gradients */
 } forecast;
 
-void forecast_find(forecast *o, const evidence *e, const findings *f);
+/* `weight_bytes`: the model's weights; 0: what was allocated while it was built. */
+void forecast_find(forecast *o, const evidence *e, uint64_t weight_bytes);
 
 /* Returns whether the rest of the step and the next iteration fit, with `less_bytes` freed, that
  * part of the state on the device, and with or without the temporaries. True if nothing is known.

@@ -73,6 +73,33 @@ static stow_status cut_at_loads(const evidence *e, loop_iterations *out, uint32_
   return STOW_OK;
 }
 
+/* Returns whether a mark is that of one turn of the program's own loop: "step 12". */
+static bool is_turn(const evidence *e, const event *mark) {
+  static const char word[] = "step ";
+  const char *name = recording_text(e->source, timeline_origin(&e->time, mark)->tag_id);
+  char digit = strncmp(name, word, sizeof word - 1) == 0 ? name[sizeof word - 1] : '\0';
+  return digit >= '0' && digit <= '9';
+}
+
+/* Splits at the steps that the program or an estimate marks. A recording that did not fail gets an
+ * empty iteration at its end, because the last one counts as incomplete. */
+static stow_status cut_at_turns(const evidence *e, loop_iterations *out) {
+  size_t capacity = 0;
+  uint32_t end = 0;
+  for (uint32_t tick = 0; tick < e->fail_tick; tick++) {
+    const event *at = timeline_event(&e->time, tick);
+    if (at->kind != EVENT_MARK_BEGIN && at->kind != EVENT_MARK_END) continue;
+    if (!is_turn(e, at)) continue;
+    if (at->kind == EVENT_MARK_BEGIN) STOW_TRY(loop_add(out, &capacity, tick));
+    if (at->kind == EVENT_MARK_END) end = tick;
+  }
+  bool between = out->count > 0 && end > out->list[out->count - 1].start;
+  if (between && e->failed) out->count = 0; /* what failed was not one of them */
+  if (between && !e->failed) STOW_TRY(loop_add(out, &capacity, end));
+  if (out->count > 0) out->list[out->count - 1].end = e->fail_tick;
+  return STOW_OK;
+}
+
 static stow_status cut_at_steps(evidence *e, loop_iterations *out, uint32_t *tail) {
   size_t capacity = 0;
   uint32_t ends = 0;
@@ -409,10 +436,31 @@ static bool comes_more_often(const evidence *e, const loop_iterations *stepped, 
   return in_step > 0 && since >= ITERATIONS_LEAST * in_step;
 }
 
+/* Takes marked steps for the iterations, if enough of them are complete, here or in the whole
+ * recording. */
+static stow_status take_turns(evidence *e, bool *taken) {
+  loop_iterations turns = {0};
+  stow_status status = cut_at_turns(e, &turns);
+  bool whole = e->whole != NULL && e->whole->loop.turns && turns.count > 0;
+  *taken = status == STOW_OK && (whole || turns.count > ITERATIONS_LEAST);
+  if (!*taken) {
+    loop_free(&turns);
+    return status;
+  }
+  measure(e, &turns);
+  e->has_marks = turns.turns = true;
+  e->loop = turns;
+  if (turns.count > 1) e->iteration_tick = turns.list[turns.count - 1].start;
+  return STOW_OK;
+}
+
 stow_status evidence_loop(evidence *e) {
   loop_iterations stepped = {0}, looped = {0};
   uint32_t tail;
   anchor found = {0};
+  bool taken;
+  STOW_TRY(take_turns(e, &taken));
+  if (taken) return STOW_OK;
   stow_status status = cut_at_steps(e, &stepped, &tail);
   if (status == STOW_OK) measure(e, &stepped);
   if (status == STOW_OK && e->has_marks) status = join_steps(e, &stepped);

@@ -27,6 +27,7 @@ static bool read_device(message *m, scan_text clean, scan_text raw, const char *
   context blank = m->context;
   if (message_torch(m, clean, where)) {
     message_serve_on_torch(m);
+    if (m->kind == MESSAGE_TGI) message_serve_tokens(m, clean);
     return true;
   }
   if (scan_has(raw, "InUse") || scan_has(raw, "Chunk") || scan_has(raw, "memory_limit_"))
@@ -348,7 +349,7 @@ void message_read(message *m, const char *text, size_t count) {
   }
   scan_text file = first.data != NULL ? whole(&first) : (scan_text){text, text + count};
   if (notebook_is(file)) read_source(m, file);
-  read_skipped(m, t);
+  if (caught == 0) read_skipped(m, t); /* else a later failure ended the program */
   if (caught > 0 && m->kind != MESSAGE_NONE && m->kind != MESSAGE_FOREIGN) {
     m->failures = (m->failures > 0 ? m->failures : 1) + caught;
     m->caught = caught;

@@ -8,6 +8,7 @@
  * The allocator merges adjacent free chunks, so the largest free chunk is the largest possible
  * request. */
 
+#include "advise/clean.h"
 #include "advise/message_parts.h"
 
 static void chunk_line(message_chunks *c, scan_text line) {
@@ -46,6 +47,10 @@ static void bin_line(message_chunks *bins, scan_text line) {
 /* Parses "Limit: 503270604" and "InUse: 503061248" at the start of a line, or after a logger's "]
  * ". The driver's pool writes the first on the line of its head: "Stats: Limit: 503270604". */
 static void stats_line(message *m, scan_text line) {
+  if (!scan_has(line, "Limit:") && !scan_has(line, "InUse:") && !scan_has(line, "in pool: ") &&
+      !scan_has(line, "memory_limit_: "))
+    return;
+  line = clean_line(line);
   const char *bracket = scan_find(line, "] ");
   scan_text rest = bracket != NULL ? scan_from(line, bracket) : line;
   while (rest.at < rest.end && (*rest.at == ' ' || *rest.at == '\t')) rest.at++;

@@ -89,16 +89,6 @@ static const struct row {
     {"No space left on device: '/dev/shm", HOST_SHARED, SURE},
     {"No space left on device: '/psm_", HOST_SHARED, SURE},
     {"unable to mmap ", HOST_MAPS, SURE},
-    {"DataLoader worker (pid", HOST_WORKER, SURE},
-    {"A process in the process pool was terminated abruptly", HOST_WORKER, SURE},
-    {"TerminatedWorkerError", HOST_WORKER, SURE},
-    {"BrokenProcessPool", HOST_WORKER, SURE},
-    {"was terminated abruptly", HOST_WORKER, SURE},
-    {"worker process was unexpectedly terminated", HOST_WORKER, SURE},
-    {"background workers are no longer alive", HOST_WORKER, SURE}, /* batchgenerators, nnU-Net */
-    {"ackground workers died", HOST_WORKER, SURE},
-    {"ackground worker is 6 feet under", HOST_WORKER, SURE},
-    {"by an excessive memory usage causing the Operating System to kill", HOST_WORKER, SURE},
     {"WinError 1455", HOST_PAGEFILE, SURE},
     {"failed with errno=1455", HOST_PAGEFILE, SURE}, /* Go */
     {"paging file is too small", HOST_PAGEFILE, SURE},
@@ -145,6 +135,17 @@ static const struct row {
     {"0xc000012d", HOST_PAGEFILE, SURE},
     {"-1073741801", HOST_PAGEFILE, SURE},
     {"3221225495", HOST_PAGEFILE, SURE},
+    /* after what may have ended a worker */
+    {"DataLoader worker (pid", HOST_WORKER, SURE},
+    {"A process in the process pool was terminated abruptly", HOST_WORKER, SURE},
+    {"TerminatedWorkerError", HOST_WORKER, SURE},
+    {"BrokenProcessPool", HOST_WORKER, SURE},
+    {"was terminated abruptly", HOST_WORKER, SURE},
+    {"worker process was unexpectedly terminated", HOST_WORKER, SURE},
+    {"background workers are no longer alive", HOST_WORKER, SURE}, /* batchgenerators, nnU-Net */
+    {"ackground workers died", HOST_WORKER, SURE},
+    {"ackground worker is 6 feet under", HOST_WORKER, SURE},
+    {"by an excessive memory usage causing the Operating System to kill", HOST_WORKER, SURE},
     {"Killed signal terminated program ", HOST_COMPILER, SURE},
     {"internal compiler error: Killed", HOST_COMPILER, SURE},
     {"ld terminated with signal 9", HOST_COMPILER, SURE},       /* gcc's collect2 */

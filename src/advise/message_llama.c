@@ -136,6 +136,21 @@ bool message_llama_ollama(message *m, scan_text t) {
   return true;
 }
 
+/* Ollama: "model requires 20.4 GiB but only 11.3 GiB are available (after 512.0 MiB overhead)",
+ * checked before anything is loaded. */
+bool message_llama_requires(message *m, scan_text t) {
+  const char *at = scan_find(t, "model requires ");
+  scan_text line = {at, scan_line(t, at).end};
+  const char *only = scan_find(line, " but only ");
+  if (only == NULL || !scan_has(scan_from(line, only), "available")) return false;
+  m->kind = MESSAGE_HOST;
+  m->host = HOST_MODEL;
+  m->context.seen |= CONTEXT_BIT(OLLAMA);
+  m->asked_bytes = scan_size(line, at);
+  m->free_bytes = scan_size(line, only);
+  return known(m->asked_bytes) && known(m->free_bytes);
+}
+
 /* "ggml_cuda_host_malloc: failed to allocate 1900.00 MiB of pinned memory" */
 bool message_llama_pinned(message *m, scan_text t) {
   m->kind = MESSAGE_HOST;

@@ -30,10 +30,12 @@ static scan_text sentence_of(scan_text line, const char *at) {
 /* The warning comes before the shortage ("to avoid out of memory errors, …"), or says what one
  * means. Advice after it ("out of memory: to avoid this, …") is no warning. */
 bool message_only_warns(scan_text line, const char *shortage) {
-  static const char *const before[] = {"avoid",     "prevent",    "if you ",   "if it ",
-                                       "in case ",  "may ",       "might ",    "could ",
-                                       "can run",   "can cause",  "can lead",  "without ",
-                                       "when you ", "whether it", "no longer", "reduce the risk"};
+  static const char *const before[] = {
+      "avoid",     "prevent",    "if you ",    "if it ",          "in case ",   "may ",
+      "might ",    "could ",     "can run",    "can cause",       "can lead",   "without ",
+      "when you ", "whether it", "no longer",  "reduce the risk", "you run ",   "you will ",
+      "you'll ",   "will get ",  "would get ", "will run ",       "would run ", "will i ",
+      "would i ",  "people ",    "how much ",  "how many "};
   static const char *const after[] = {
       "usually means", "often means",    "usually mean", "means that",   "errors usually",
       "errors often",  "occurs when",    "occur when",   "happens when", "happens if",

@@ -99,12 +99,15 @@ bool message_serve(message *m, scan_text t, const char **where);
 /* The readers of llama.cpp, and of what Ollama and LM Studio report themselves. */
 bool message_llama(message *m, scan_text t);
 bool message_llama_ollama(message *m, scan_text t);
+bool message_llama_requires(message *m, scan_text t);
 bool message_llama_pinned(message *m, scan_text t);
 bool message_llama_guardrail(message *m, scan_text t);
 bool message_llama_runner(message *m, scan_text t);
 /* Returns the line of the second request that a server was refused, in another size than the first
  * one; NULL if it was refused only one. */
 const char *message_serve_second(scan_text t);
+/* Reads how many tokens a server could not take at once, beside its PyTorch's error. */
+void message_serve_tokens(message *m, scan_text t);
 /* Returns how many different libraries' signs the text has. */
 uint32_t message_serve_kinds(scan_text t);
 /* Makes a failure of PyTorch the server's, if the text shows that one runs on it. */

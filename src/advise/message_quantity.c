@@ -17,6 +17,7 @@
 #define BARE_LEAST      (UINT64_C(1) << 20)  /* a smaller number without a unit may be anything */
 #define WHOLE_LEAST     (UINT64_C(16) << 20) /* no device and no limit is smaller */
 #define LIVE_MOST       (UINT64_C(8) << 40)  /* no device or host has as much */
+#define PARAMETERS_MOST 4096                 /* billions of parameters; no model has more */
 #define WORDS_BETWEEN   4 /* words between a size and the word that it belongs to */
 
 typedef enum role { NONE, ASKED, FREE, LIVE, LIMIT, TOTAL, OTHER } role;
@@ -84,6 +85,14 @@ typedef struct quantity {
   bool unit;
 } quantity;
 
+/* Returns whether the number counts a model's parameters: "70b", "8x7B". No request in bytes is
+ * written so. */
+static bool counts_parameters(const quantity *q) {
+  char unit = q->end > q->at ? q->end[-1] : ' ';
+  return (unit == 'b' || unit == 'B') && q->end - q->at >= 2 && q->bytes < PARAMETERS_MOST &&
+         (isdigit((unsigned char)q->end[-2]) || q->end[-2] == '-');
+}
+
 /* Finds the next number at or after `at` that may be a size. */
 static bool next_quantity(scan_text t, const char *at, quantity *q) {
   for (; at < t.end; at++) {
@@ -92,7 +101,8 @@ static bool next_quantity(scan_text t, const char *at, quantity *q) {
         at > t.at && (scan_is_word(at[-1]) || at[-1] == '.' || at[-1] == '-' || at[-1] == ',');
     q->at = at;
     q->bytes = scan_size_to(t, at, &q->unit, &q->end);
-    if (!part && known(q->bytes) && (q->unit || q->end >= t.end || !scan_is_word(*q->end)))
+    if (!part && known(q->bytes) && !counts_parameters(q) &&
+        (q->unit || q->end >= t.end || !scan_is_word(*q->end)))
       return true;
     while (at + 1 < t.end && (scan_is_word(at[1]) || at[1] == '.' || at[1] == ',')) at++;
   }

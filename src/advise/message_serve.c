@@ -94,9 +94,16 @@ static bool read_sglang(message *m, scan_text t) {
     m->free_bytes = scan_size_binary_after(scan_line(t, loaded), "avail mem=");
     m->live_bytes = scan_size_binary_after(scan_line(t, loaded), "mem usage=");
   }
+  const char *begin = scan_find(t, "Load weight begin");
+  if (begin != NULL && known(m->live_bytes)) {
+    uint64_t whole = scan_size_binary_after(scan_line(t, begin), "avail mem=");
+    if (known(whole) && m->live_bytes < whole)
+      m->share_needed = (double)m->live_bytes / (double)whole;
+  }
   m->share = share_at(t, scan_find(t, "mem_fraction_static=0."));
   if (m->share == 0) m->share = share_at(t, scan_find(t, "--mem-fraction-static=0."));
-  m->share_needed = share_at(t, scan_find(t, "at least 0."));
+  double least = share_at(t, scan_find(t, "at least 0."));
+  if (least > 0) m->share_needed = least;
   /* Its pool of tokens is full, not the device: "Try to allocate 8192 tokens. Available full
    * tokens: 7936"; "alloc_token_slots runs out of memory. … Available tokens: 16" */
   bool tokens = scan_has(t, "refill out of memory") || scan_has(t, "ecode out of memory") ||
@@ -129,8 +136,8 @@ static bool read_workspace(message *m, scan_text t) {
 /* "Not enough memory to handle 16000 total tokens with 4096 prefill tokens." */
 static bool read_tgi(message *m, scan_text t) {
   m->details |= MESSAGE_KV_CACHE;
-  m->total = scan_has(t, "--max-batch-total-tokens");
-  m->wanted_tokens = scan_number_after(t, "Not enough memory to handle ");
+  message_serve_tokens(m, t);
+  m->details &= ~(uint32_t)MESSAGE_COMPUTE;
   return true;
 }
 
@@ -144,6 +151,13 @@ static bool read_onnx(message *m, scan_text t) {
     m->host = HOST_TORCH;
   }
   return true;
+}
+
+/* Returns whether an engine was being read from its file: what did not fit are its weights. */
+static bool loads_engine(scan_text t) {
+  static const char *const signs[] = {"ailed to deserialize",
+                                      "[deserialize.cpp::", "deserializeCudaEngine"};
+  return scan_has_any(t, signs, sizeof signs / sizeof *signs);
 }
 
 static bool read_tensorrt(message *m, scan_text t) {
@@ -165,7 +179,10 @@ static bool read_tensorrt(message *m, scan_text t) {
     if (!scan_has(t, "OutOfMemory") && !scan_has(t, "could not be allocated"))
       m->details |= MESSAGE_WARNING;
   }
-  if (scan_has(t, "orkspace") || scan_has(t, "tactic")) m->details |= MESSAGE_WORKSPACE;
+  if (scan_has(t, "orkspace") || scan_has(t, "tactic"))
+    m->details |= MESSAGE_WORKSPACE;
+  else if (loads_engine(t))
+    m->details |= MESSAGE_WEIGHTS;
   /* A layer for which every kernel was skipped: their workspace may not be so large. */
   bool refused = scan_has(t, "OutOfMemory") || scan_has(t, "could not be allocated") ||
                  scan_has(t, "out of memory");
@@ -203,7 +220,9 @@ static bool read_trtllm(message *m, scan_text t) {
   m->details |= MESSAGE_KV_CACHE;
   m->device_bytes = gib_after(t, "Total GPU memory (GiB): ");
   m->free_bytes = gib_after(t, "Free GPU memory before component creation attempt (GiB): ");
-  m->asked_bytes = scan_size_after(t, "Tried to allocate ");
+  m->asked_bytes = FIRST_SIZE(t, "Tried to allocate ", "Requested amount of GPU memory (",
+                              "OutOfMemory (Requested size was ");
+  if (loads_engine(t)) m->details |= MESSAGE_WEIGHTS;
   /* "paged kv cache: total: 15.77 GiB, available: 5.31 GiB", then "Allocated 4.78 GiB for max
    * tokens in paged KV cache": what was left for the buffers of requests. */
   const char *pool = scan_find(t, "max tokens in paged kv cache: ");
@@ -441,6 +460,7 @@ static const struct {
     {"[METAL] Command buffer execution failed: Insufficient Memory", MESSAGE_MLX, read_mlx},
     {"requires more system memory", MESSAGE_LLAMA, message_llama},
     {"model request too large for system", MESSAGE_LLAMA, message_llama_ollama},
+    {"model requires ", MESSAGE_LLAMA, message_llama_requires},
     {"stopped due to insufficient system resources", MESSAGE_LLAMA, message_llama_guardrail},
     {"cuda_buffer_type_alloc_buffer", MESSAGE_LLAMA, message_llama},
     {"ggml_gallocr_reserve", MESSAGE_LLAMA, message_llama},
@@ -536,6 +556,13 @@ uint32_t message_serve_kinds(scan_text t) {
   return (uint32_t)__builtin_popcount(kinds);
 }
 
+void message_serve_tokens(message *m, scan_text t) {
+  m->total = scan_has(t, "--max-batch-total-tokens");
+  m->wanted_tokens = scan_number_after(t, "Not enough memory to handle ");
+  if (known(m->wanted_tokens))
+    m->details = (m->details & ~(uint32_t)MESSAGE_WEIGHTS) | MESSAGE_COMPUTE;
+}
+
 /* A server's own flags decide what its PyTorch may hold; a training loop's changes do not apply. An
  * error without numbers at its first step on the device may be another process's. */
 void message_serve_on_torch(message *m) {
@@ -546,9 +573,12 @@ void message_serve_on_torch(message *m) {
                context_any(c, CONTEXT_BIT(FORWARD))) &&
               (c->traits & TRAIT_NCCL) == 0;
   if ((m->kind != MESSAGE_TORCH && !bare) ||
-      !context_any(c, CONTEXT_BIT(VLLM) | CONTEXT_BIT(SGLANG)) ||
+      (!context_any(c, CONTEXT_BIT(VLLM) | CONTEXT_BIT(SGLANG)) &&
+       (c->programs & PROGRAM_TGI) == 0) ||
       context_any(c, CONTEXT_BIT(BACKWARD) | CONTEXT_BIT(OPTIMIZER) | CONTEXT_BIT(TRAINER)))
     return;
-  m->kind = context_any(c, CONTEXT_BIT(SGLANG)) ? MESSAGE_SGLANG : MESSAGE_VLLM;
+  m->kind = (c->programs & PROGRAM_TGI) != 0      ? MESSAGE_TGI
+            : context_any(c, CONTEXT_BIT(SGLANG)) ? MESSAGE_SGLANG
+                                                  : MESSAGE_VLLM;
   m->details |= context_any(c, CONTEXT_BIT(LOADING)) ? MESSAGE_WEIGHTS : MESSAGE_COMPUTE;
 }

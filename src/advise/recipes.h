@@ -66,6 +66,7 @@ enum {
 #define DERIVED_TOKENS   (UINT64_C(1) << 56) /* the server's text gives the tokens that fit */
 #define DERIVED_FAR      (UINT64_C(1) << 57) /* a model needs several times the RAM that is free */
 #define DERIVED_DRAWS    (UINT64_C(1) << 58) /* a web interface that makes pictures */
+#define DERIVED_VAST     (UINT64_C(1) << 59) /* the killed program held far more than swap relieves */
 #define DERIVED_FREED    (UINT64_C(1) << 38) /* the request alone is within the limit */
 
 #define RECIPE_HALF_BATCH                                                                          \
@@ -95,6 +96,7 @@ extern const recipe_table recipes_serve; /* servers and runtimes of models */
 extern const recipe_table recipes_model; /* weights, the optimizer, one huge tensor */
 extern const recipe_table recipes_full;  /* a device that is simply full */
 extern const recipe_table recipes_host;
+extern const recipe_table recipes_tools;    /* libraries and tools with settings of their own */
 extern const recipe_table recipes_own;      /* programs with settings of their own */
 extern const recipe_table recipes_platform; /* devices, after the program's own settings */
 extern const recipe_table recipes_find;     /* used if the others gave fewer than two */

@@ -294,6 +294,7 @@ static const recipe rows[] = {
                "node NAME",
      .cost = "none"},
     {.hosts = H(RAY),
+     .other = P(RAY_DATA),
      .change = "fewer tasks at once: @ray.remote(num_cpus=4), or memory=4*1024**3 for each",
      .cost = "less runs in parallel"},
     {.hosts = H(RAY),
@@ -753,9 +754,10 @@ static const recipe rows[] = {
      .must = D(OTHER),
      .mustnot = D(NAMED),
      .never = LANGUAGES,
-     .change = "limit that program: by its own settings (buffers, -Xmx, fewer tabs or workers), or "
-               "from outside: systemd-run --user --scope -p MemoryMax=8G PROGRAM",
-     .cost = "it is slower, or ends before others do"},
+     .change =
+         "let that program need less: its own settings (caches, buffers, threads and workers at "
+         "once), or a smaller input, or the input in parts",
+     .cost = "it is slower"},
     {.hosts = H(KILLED) | H(KERNEL) | H(PYTHON),
      .never = LANGUAGES | M(COMFY) | M(WEBUI) | M(PANDAS),
      .without = T(TEST_WORKERS) | T(BUILD) | T(FFMPEG) | T(WORKFLOW) | T(NEXTFLOW),
@@ -788,11 +790,16 @@ static const recipe rows[] = {
          H(KILLED) | H(NOTEBOOK) | H(DIED) | H(TORCH) | H(PYTHON) | H(KERNEL) | H(NUMPY) | H(LARGE),
      .without = T(CI),
      .never = M(COLAB) | M(KAGGLE) | M(WINDOWS) | M(MAC) | M(BITS_32),
-     .mustnot = D(OOMD) | D(GROUPED) | D(ABSURD) | D(ENABLED) | D(TIMEOUT) | D(NO_SWAP),
+     .mustnot = D(OOMD) | D(GROUPED) | D(ABSURD) | D(ENABLED) | D(TIMEOUT) | D(NO_SWAP) | D(VAST),
      .change =
          "close other programs, or add swap to the RAM (Linux: sudo fallocate -l 16G /swapfile; "
          "sudo chmod 600 /swapfile; sudo mkswap /swapfile; sudo swapon /swapfile)",
      .cost = "swap is slow"},
+    {.hosts = H(KERNEL),
+     .must = D(VAST),
+     .mustnot = D(GROUPED),
+     .change = "a machine with more RAM: beside so much, a swap file of usual size changes little",
+     .cost = "another machine"},
     {.hosts = H(KILLED) | H(NOTEBOOK) | H(DIED) | H(TORCH) | H(PYTHON) | H(KERNEL) | H(NUMPY),
      .need = M(WINDOWS),
      .never = M(COMFY),

@@ -222,24 +222,6 @@ static const recipe rows[] = {
      .with = T(RENDER),
      .change = "render on the CPU (Blender: --cycles-device CPU), which has all of the RAM",
      .cost = "slower"},
-
-    /* ---- PaddleOCR ---- */
-    {.causes = FULL | C(ONE_SPIKE),
-     .kinds = K(PADDLE),
-     .with = T(OCR),
-     .change =
-         "smaller pages for the detector: text_det_limit_side_len=960, "
-         "text_det_limit_type=\"max\" (before 3.0: det_limit_side_len); a lower resolution of "
-         "the scan",
-     .cost = "small letters may be missed"},
-    {.causes = FULL | C(ONE_SPIKE),
-     .kinds = K(PADDLE),
-     .with = T(OCR),
-     .change = "without the models that are not needed: use_doc_unwarping=False, "
-               "use_textline_orientation=False, use_formula_recognition=False, "
-               "use_chart_recognition=False; mobile models; text_recognition_batch_size=1",
-     .cost = "they are not applied"},
-
     /* ---- loaders that plan weights and cache together ---- */
     {.causes = C(WEIGHTS_TOO_BIG),
      .kinds = K(CUDA),
@@ -394,29 +376,6 @@ static const recipe rows[] = {
      .mustnot = NOT_ROOM,
      .change = "compute where the RAM is: python entry_with_update.py --always-cpu",
      .cost = "much slower"},
-
-    /* ---- fairseq ---- */
-    {.causes = FULL | C(ONE_SPIKE),
-     .kinds = TORCHY,
-     .program = P(FAIRSEQ),
-     .mustnot = NOT_ROOM,
-     .change = "half the tokens of a batch, two of them for a step: --max-tokens 2048 (half of "
-               "yours) --update-freq 2; --max-sentences bounds short ones too",
-     .cost = "slower; the same training"},
-    {.causes = FULL | C(ONE_SPIKE),
-     .kinds = TORCHY,
-     .program = P(FAIRSEQ),
-     .mustnot = NOT_ROOM,
-     .without = T(AUTOCAST),
-     .change = "16-bit arithmetic: --fp16 (with --memory-efficient-fp16 also for the optimizer)",
-     .cost = "slightly less precise numbers"},
-    {.causes = FULL | C(ONE_SPIKE),
-     .kinds = TORCHY,
-     .program = P(FAIRSEQ),
-     .mustnot = NOT_ROOM,
-     .change = "leave out long sentences: --max-source-positions 512 --max-target-positions 512 "
-               "--skip-invalid-size-inputs-valid-test",
-     .cost = "they are not learned"},
 
     /* ---- a program in CUDA C ---- */
     {.kinds = K(CUDA),

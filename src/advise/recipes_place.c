@@ -345,10 +345,8 @@ static const recipe rows[] = {
      .cost = "a smaller pool"},
     {.causes = C(LIMIT),
      .kinds = K(VLLM),
-     .mustnot = D(WORKSPACE),
-     .change =
-         "take more of the device for the server: --gpu-memory-utilization 0.95, or less if it "
-         "refused at start",
+     .mustnot = D(WORKSPACE) | D(START),
+     .change = "take more of the device for the server: --gpu-memory-utilization 0.95",
      .cost = "less is left for others on the device"},
 
     /* ---- fragmentation ---- */

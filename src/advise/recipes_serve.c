@@ -38,9 +38,14 @@ static const recipe rows[] = {
                "--tensor-parallel-size 2",
      .cost = "a little quality, or more devices"},
     {.kinds = K(VLLM),
-     .mustnot = D(COMPUTE) | D(WEIGHTS) | D(MEASURED),
+     .mustnot = D(START) | D(COMPUTE) | D(WEIGHTS) | D(MEASURED),
      .change = "--kv-cache-dtype fp8, or --enforce-eager",
      .cost = "a little quality; eager mode is slower"},
+    {.kinds = K(TGI),
+     .must = D(COMPUTE),
+     .change = "fewer tokens at once: --max-batch-prefill-tokens 2048 --max-input-tokens 2047 "
+               "--max-total-tokens 4096",
+     .cost = "shorter prompts, or fewer requests at once"},
     {.kinds = K(TGI),
      .change = "a quantized model (--quantize awq, gptq or bitsandbytes-nf4), or several devices: "
                "--num-shard 2",
@@ -50,7 +55,30 @@ static const recipe rows[] = {
                "--cuda-memory-fraction 0.95",
      .cost = "less is left for others on the device"},
     {.kinds = K(TENSORRT),
+     .must = D(WEIGHTS) | D(KV_CACHE),
+     .change =
+         "build the engine from a quantized checkpoint: quantize.py --qformat fp8 or int4_awq, "
+         "then trtllm-build; or a smaller model",
+     .cost = "a little quality, and a new build"},
+    {.kinds = K(TENSORRT),
+     .must = D(WEIGHTS) | D(KV_CACHE),
+     .change = "several devices, decided when the engine is built: --tp_size 2 of "
+               "convert_checkpoint.py or quantize.py, then as many ranks (mpirun -n)",
+     .cost = "more devices"},
+    {.kinds = K(TENSORRT),
+     .must = D(WEIGHTS),
+     .mustnot = D(KV_CACHE),
+     .change =
+         "an engine with smaller weights: build it in 16 or 8 bits (trtexec --fp16, --int8), or "
+         "from a smaller model",
+     .cost = "a little quality, and a new build"},
+    {.kinds = K(TENSORRT),
+     .must = D(WEIGHTS),
+     .change = "see who else is on the device (other engines, another process): nvidia-smi",
+     .cost = "none"},
+    {.kinds = K(TENSORRT),
      .must = D(KV_CACHE),
+     .mustnot = D(WEIGHTS),
      .change =
          "a smaller KV cache: trtllm-serve --kv_cache_free_gpu_memory_fraction 0.7 (Python: "
          "KvCacheConfig(free_gpu_memory_fraction=0.7); Triton: kv_cache_free_gpu_mem_fraction "
@@ -58,11 +86,13 @@ static const recipe rows[] = {
      .cost = "fewer requests at once"},
     {.kinds = K(TENSORRT),
      .must = D(KV_CACHE),
+     .mustnot = D(WEIGHTS),
      .change = "fewer and shorter requests at once: --max_batch_size 16 --max_num_tokens 4096 "
                "--max_seq_len 8192",
      .cost = "longer prompts are refused"},
     {.kinds = K(TENSORRT),
      .must = D(KV_CACHE),
+     .mustnot = D(WEIGHTS),
      .change = "a quantized checkpoint (FP8, INT4 AWQ), or several devices: --tp_size 2",
      .cost = "a little quality, or more devices"},
     {.kinds = K(SGLANG),

@@ -141,6 +141,8 @@ typedef struct pass {
   uint64_t bytes, held;
 } pass;
 
+/* What outlives the next iteration too is kept on purpose: an output, a cache. A graph ends with
+ * its pass, or when the next one replaces it. */
 static void measure_passes(const evidence *e, pass *all, uint32_t whole) {
   for (int held = 0; held < 2; held++) {
     uint32_t at = 0;
@@ -151,7 +153,8 @@ static void measure_passes(const evidence *e, pass *all, uint32_t whole) {
       if (e->phase_of[i] != PHASE_FORWARD || l->start < e->loop.list[at].start) continue;
       pass *in = &all[at];
       if (held) {
-        if (l->end > in->last) in->held += l->bytes;
+        uint32_t next = at + 1 < e->loop.count ? e->loop.list[at + 1].end : TIMELINE_NONE;
+        if (l->end > in->last && l->end <= next) in->held += l->bytes;
       } else {
         in->last = l->start;
         in->bytes += l->bytes;

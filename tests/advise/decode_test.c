@@ -230,3 +230,104 @@ TEST(quotes_are_whole_or_marked_as_cut)
 }
 
 TEST_MAIN
+
+/* Appends the text as a terminal shows it that cuts each line at `width` columns. */
+static void cut(buffer *out, const char *text, size_t width) {
+  for (size_t column = 0; *text != '\0'; text++, column++) {
+    if (*text == '\n') column = (size_t)-1;
+    if (column == width) {
+      buffer_char(out, '\n');
+      column = 0;
+    }
+    buffer_char(out, *text);
+  }
+}
+
+TEST(a_number_that_a_usual_width_cut_is_joined)
+{
+  static const char text[] =
+      "jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate "
+      "17179869184 bytes.\n";
+  /* Every shift cuts it at another place: in a word, in the number, at a space. */
+  static const size_t widths[] = {80, 100};
+  for (size_t shift = 0; shift < 32; shift++)
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+      buffer whole = BUFFER_INIT, lines = BUFFER_INIT;
+      for (size_t n = 0; n < shift; n++) buffer_char(&whole, n % 8 == 7 ? ' ' : 'a');
+      if (shift > 0) buffer_text(&whole, ": ");
+      buffer_text(&whole, text);
+      buffer_char(&whole, '\0');
+      cut(&lines, whole.data, widths[i]);
+      message m;
+      message_read(&m, lines.data, lines.length);
+      CHECK(m.kind == MESSAGE_XLA);
+      CHECK_U64(m.asked_bytes, 16 * GIB);
+      buffer_free(&whole);
+      buffer_free(&lines);
+    }
+}
+
+TEST(words_that_were_moved_to_the_next_line_are_not_joined)
+{
+  /* The second line has 80 columns; the first is a little shorter and goes on too. */
+  static const char text[] =
+      "The run of this morning ended early, as the runs before it did, and it said:\n"
+      "RuntimeError: CUDA out of memory. Tried to allocate 3.00 GiB (GPU 0; 8.00 GiB in\n"
+      "total; nothing else was on the device)\n";
+  message m;
+  message_read(&m, text, strlen(text));
+  CHECK(m.kind == MESSAGE_TORCH);
+  CHECK_U64(m.asked_bytes, 3 * GIB);
+}
+
+TEST(entities_of_a_web_page_are_characters)
+{
+  static const char text[] = "a &lt;b&gt; &amp; &quot;c&quot; &#39;d&#x27; &unknown; 1 &";
+  buffer out = BUFFER_INIT;
+  CHECK(decode_text(&out, (scan_text){text, text + strlen(text)}));
+  buffer_char(&out, '\0');
+  CHECK(strcmp(out.data, "a <b> & \"c\" 'd' &unknown; 1 &") == 0);
+  buffer_free(&out);
+}
+
+TEST(questions_about_what_would_fit_are_no_failures)
+{
+  static const char *const texts[] = {
+      "how much memory does it take to tune a 70b? people write that you run out of memory "
+      "without 4 bit",
+      "with one card of 24 GB you will get CUDA OOM for sure"};
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    message m;
+    message_read(&m, texts[i], strlen(texts[i]));
+    CHECK(m.kind == MESSAGE_NONE);
+    CHECK(m.asked_bytes == MESSAGE_UNKNOWN);
+  }
+}
+
+TEST(prefixes_do_not_change_the_figures_of_an_allocator)
+{
+  static const char *const lines[] = {
+      "x.cc:501] Allocator (GPU_0_bfc) ran out of memory trying to allocate 1.00GiB requested by "
+      "op "
+      "conv",
+      "x.cc:1065] Bin (256): Total Chunks: 12, Chunks in use: 12. 3.0KiB allocated for chunks. "
+      "3.0KiB in use in bin. 1.2KiB client-requested in use in bin.",
+      "Limit:                      6442450944",
+      "InUse:                      5368709120",
+      "MaxInUse:                   5368709120",
+      "tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating tensor "
+      "with shape[64,32,256,512] and type float on /device:GPU:0 by allocator GPU_0_bfc"};
+  static const char *const prefixes[] = {"", "> ", "2026-03-02T10:11:07.123456789Z ",
+                                         "Mar  2 10:11:07 box app[812]: "};
+  for (size_t p = 0; p < sizeof prefixes / sizeof *prefixes; p++) {
+    buffer text = BUFFER_INIT;
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+      buffer_printf(&text, "%s%s\n", prefixes[p], lines[i]);
+    message m;
+    message_read(&m, text.data, text.length);
+    CHECK(m.kind == MESSAGE_TENSORFLOW);
+    CHECK_U64(m.live_bytes, 5 * GIB);
+    CHECK_U64(m.limit_bytes, 6 * GIB);
+    buffer_free(&text);
+  }
+}

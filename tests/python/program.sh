@@ -2,13 +2,13 @@
 # What a program reports about itself: the batch among the inputs of a call. Tensors are stand-ins, so no PyTorch is needed.
 . "$(dirname "$0")/../guards/lib.bash"
 cat > "$folder/batch.py" <<'PY'
-import importlib.util
 import sys
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
-spec = importlib.util.spec_from_file_location("program", sys.argv[1])
-program = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(program)
+package = ModuleType("stowage")  # the file and those that it imports, without what the package itself loads
+package.__path__ = [sys.argv[1]]
+sys.modules["stowage"] = package
+from stowage import _program as program
 
 
 def tensor(dtype, *shape):
@@ -16,7 +16,7 @@ def tensor(dtype, *shape):
 
 
 def batch(inputs, named=(), others=(), numbers=()):
-    lines = list(program.lines_of_batch(SimpleNamespace(inputs=inputs, others=list(others), batches=list(named), numbers=set(numbers))))
+    lines = list(program.lines_of_batch(SimpleNamespace(inputs=inputs, others=list(others), batches=list(named), numbers=set(numbers), shape=lambda t: t.shape)))
     return lines[-1]
 
 
@@ -35,6 +35,6 @@ if sys.argv[2:] == ["views"]:
     assert batch([views], others=[tensor("float32", 300, 3, 32, 32)], numbers=[300]) == "batch 900 first"
     assert batch([views], others=[tensor("float32", 9, 3, 64, 64)], numbers=[9]) == "batch 900 first"
 PY
-check the_batch_is_the_first_of_several_dimensions python3 "$folder/batch.py" "$source_dir/python/stowage/_program.py"
-check the_batch_is_the_program_s_where_a_call_gets_several_views python3 "$folder/batch.py" "$source_dir/python/stowage/_program.py" views
+check the_batch_is_the_first_of_several_dimensions python3 "$folder/batch.py" "$source_dir/python/stowage"
+check the_batch_is_the_program_s_where_a_call_gets_several_views python3 "$folder/batch.py" "$source_dir/python/stowage" views
 finish

@@ -354,17 +354,13 @@ void cause_batch_too_big(cause *c, const evidence *e, const findings *f) {
   if (!e->has_stacks) c->confidence *= 0.88;
   char place[256];
   uint32_t from = e->caller_of_stack[e->fail_stack_id];
-  if (from != 0)
-    cause_head(c, "The batch is too big: %s of activations at %s, %s more requested",
-               cause_size(f->batch_bytes), evidence_place(e, place, sizeof place, from),
-               cause_size(asked));
-  else
-    cause_head(c, "The batch is too big: %s of activations, %s more requested",
-               cause_size(f->batch_bytes), cause_size(asked));
-  cause_say(c,
-            "%.0f%% of live memory grows with the batch: activations, the batch itself, and what "
-            "the backward pass holds",
-            evidence_share(f->batch_bytes, e->n.live_bytes) * 100);
+  cause_head(c, "%s too big: %s of activations%s%s, %s more requested",
+             e->program.batch == 1 ? "The one sample is" : "The batch is",
+             cause_size(f->batch_bytes), from != 0 ? " at " : "",
+             from != 0 ? evidence_place(e, place, sizeof place, from) : "", cause_size(asked));
+  cause_say(c, "%.0f%% of live memory grows with the batch: activations, the batch itself%s",
+            evidence_share(f->batch_bytes, e->n.live_bytes) * 100,
+            evidence_may_train(e) ? ", and what the backward pass holds" : "");
   if (f->bigger >= BIGGER_LEAST)
     cause_say(c, "this place requested %.1f times as much as in earlier iterations", f->bigger);
 }

@@ -261,7 +261,8 @@ void cause_graph_kept(cause *c, const evidence *e, const findings *f) {
  * or if the evaluation that failed holds what training's passes hold. */
 static void no_grad_in_pass(cause *c, const evidence *e, const findings *f) {
   double held = f->held_to_end;
-  bool never = e->trained.count == 0 && e->train_end_tick == 0 && held >= HELD_PASS;
+  const evidence *seen = e->whole != NULL ? e->whole : e;
+  bool never = seen->trained.count == 0 && seen->train_end_tick == 0 && held >= HELD_PASS;
   bool beside = f->eval_bigger > 0 && evidence_builds_graph(e) == GRAPH_BUILT;
   if (e->fail_phase != PHASE_FORWARD && e->fail_phase != PHASE_USER) return;
   if (!e->has_stacks || (!never && !beside)) return;
@@ -274,7 +275,7 @@ static void no_grad_in_pass(cause *c, const evidence *e, const findings *f) {
     cause_say(c,
               "%.0f%% of what each of %u passes allocates is held until the pass ends, and no "
               "backward pass ever runs",
-              held * 100, e->loop.count - 1);
+              held * 100, seen->loop.count - 1);
   else
     cause_say(
         c,

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "advise/causes.h"
+#include "advise/forecast.h"
 
 #define SIZE_LEAST   4096 /* smaller tensors have equal sizes by chance */
 #define COPY_WHOLE   0.7  /* fraction of the weights found again: a copy */
@@ -54,6 +55,10 @@ static void match_copies(copies *c, const evidence *e, map *of_size) {
     phase p = e->phase_of[i];
     if (l->bytes < SIZE_LEAST || !evidence_live(e, l)) continue;
     if (p != PHASE_LOAD && p != PHASE_COPY && p != PHASE_USER) continue;
+    /* A result of a pass may have a weight's size; the recording shows that it does not stay. */
+    if (e->whole != NULL && p == PHASE_USER && l->start >= e->first_work_tick &&
+        l->end != TIMELINE_OPEN)
+      continue;
     uint64_t *left = map_get(of_size, l->bytes);
     if (left == NULL) continue;
     if (*left == 0) { /* a third copy or more: not a checkpoint, copies accumulate */
@@ -241,8 +246,17 @@ void cause_weights_too_big(cause *c, const evidence *e, const findings *f) {
               evidence_place(e, place, sizeof place, e->user_of_stack[e->fail_stack_id]));
 }
 
+/* Returns the size of the optimizer's state when every weight has its own: as the recording shows
+ * later, or as the part of the first step that was reached shows. */
+static uint64_t whole_state(const evidence *e, const findings *f, uint64_t so_far) {
+  forecast o = {0};
+  if (e->whole == NULL) forecast_find(&o, e, copies_weights(&f->copies));
+  uint64_t whole =
+      e->whole != NULL ? e->whole->live_by_phase[PHASE_OPTIMIZER] : o.whole_state_bytes;
+  return whole > so_far ? whole : so_far;
+}
+
 void cause_optimizer_state(cause *c, const evidence *e, const findings *f) {
-  (void)f;
   uint64_t state = e->live_by_phase[PHASE_OPTIMIZER];
   bool stepping = e->fail_phase == PHASE_OPTIMIZER;
   uint64_t asked = stepping && e->n.asked_bytes != MESSAGE_UNKNOWN ? e->n.asked_bytes : 0;
@@ -254,8 +268,12 @@ void cause_optimizer_state(cause *c, const evidence *e, const findings *f) {
   if (!e->has_stacks) c->confidence *= 0.9;
   if (c->confidence == 0) return;
   char place[256];
-  cause_head(c, "The optimizer's state does not fit: %s beside %s of weights",
-             cause_size(state + asked), cause_size(e->live_by_phase[PHASE_BUILD]));
+  uint64_t whole = whole_state(e, f, state + asked);
+  cause_head(c, "The optimizer's state does not fit: %s beside %s of weights", cause_size(whole),
+             cause_size(e->live_by_phase[PHASE_BUILD]));
+  if (whole > state + asked)
+    cause_say(c, "%s of that was there or requested; the rest follows in the same step",
+              cause_size(state + asked));
   cause_say(c, "%s of live memory was requested by an optimizer step, %.0f%% of all live memory",
             cause_size(state), evidence_share(state, e->n.live_bytes) * 100);
   if (stepping && e->fail_stack_id != 0)
