@@ -1,7 +1,7 @@
 # mypy: ignore-errors
 """Access: reads types, attributes, lengths and elements of any object without running code of the program.
 
-The lowest part of _holders.py, whose rules hold here too. The program's classes may define properties, __getattr__, __len__, __iter__,
+The lowest part of _holders.py, whose rules hold here too, and of _program.py. The program's classes may define properties, __getattr__, __len__, __iter__,
 __class__, __sizeof__ and metaclasses, and libraries have objects that pass all of these on (proxies). So only classes of known
 libraries are asked in the usual way; of others, what is stored in the object and in its classes is read.
 """
@@ -67,25 +67,37 @@ known_kinds = {}  # by id; emptied before each search, because a class may end
 
 
 def is_known(kind):
-    """Returns whether a class and all its bases are of KNOWN."""
-    at = id(kind)
-    if at not in known_kinds:
-        known_kinds[at] = all(module_of(base).partition(".")[0] in KNOWN for base in bases_of(kind)) and type(kind) in METACLASSES and (
-            type.__dict__["__name__"].__get__(kind) not in PROXIES)
-    return known_kinds[at]
+    """Returns whether a class, its bases and its metaclass are of KNOWN and run no code of the program."""
+    found = known_kinds.get(id(kind))
+    if found is None:
+        found = known_kinds[id(kind)] = kind is type or is_known(type(kind)) and type.__dict__["__name__"].__get__(kind) not in PROXIES and all(
+            module_of(base).partition(".")[0] in KNOWN and not runs_program(base) for base in bases_of(kind))
+    return found
 
 
-class Metaclasses:
-    """Those that a class of KNOWN may have: type, and what the libraries themselves define."""
+def runs_program(kind):
+    """Returns whether a class that says it is a library's has special methods, properties or descriptors of the program."""
+    for name, held in list(names_of(kind).items()) if flags_of(kind) & HEAP_TYPE else ():
+        getter = held.fget if type(held) is property else in_class(type(held), "__get__") if id(type(held)) not in HARMLESS else None
+        method = held.__func__ if type(held) is staticmethod or type(held) is classmethod else held if name[:2] == "__" else None
+        if is_programs(getter) or is_programs(method):
+            return True
+    return False
 
-    def __contains__(self, meta):
-        return meta is type or all(module_of(base).partition(".")[0] in KNOWN or module_of(base) == "abc" for base in bases_of(meta))
+
+def is_programs(function):
+    """Returns whether it is a Python function that the program defines."""
+    if type(function) is not type(is_a):
+        return False
+    module = dict.get(function.__globals__, "__name__")  # a library may be the program's checkout of it
+    return module == "__main__" or type(module) is str and module.partition(".")[0] not in KNOWN and is_own(function.__code__.co_filename)
 
 
-METACLASSES = Metaclasses()
+HEAP_TYPE = 1 << 9  # of a class's flags: made by a class statement or the like
 # Descriptors of C code, and functions, of which only a bound method is made.
-HARMLESS = frozenset((type(type(is_a).__dict__["__globals__"]), type(type(is_a).__dict__["__code__"]), type(str.join), type(object.__init__),
-                      type(dict.__dict__["fromkeys"]), type(is_a), type(len), staticmethod))
+# The sets of classes have their ids: a metaclass may define __hash__ and __eq__.
+HARMLESS = frozenset(map(id, (type(type(is_a).__dict__["__globals__"]), type(type(is_a).__dict__["__code__"]), type(str.join), type(object.__init__),
+                              type(dict.__dict__["fromkeys"]), type(is_a), type(len), staticmethod)))
 
 
 def in_class(kind, name, default=None):
@@ -122,7 +134,7 @@ def get(value, name, default=None):
         held = in_class(kind, name, ABSENT)
         if has(kind, "__torch_function__"):  # the program's tensors pass all attributes to it
             return default
-        if held is not ABSENT and type(held) not in HARMLESS and in_class(type(held), "__get__", ABSENT) is not ABSENT:
+        if held is not ABSENT and id(type(held)) not in HARMLESS and in_class(type(held), "__get__", ABSENT) is not ABSENT:
             return default
         return object.__getattribute__(value, name)
     except Exception:
@@ -136,13 +148,13 @@ def has(value, name):
 # ---- lengths and elements ----
 
 CONTAINED = (list, dict, tuple, set, frozenset, deque, str, bytes, bytearray)
-EXACT = frozenset(CONTAINED)
+EXACT = frozenset(map(id, CONTAINED))
 
 
 def base_of(value):
     """Returns the class of C code among CONTAINED that an object is of, or None."""
     kind = type(value)
-    return kind if kind in EXACT else next((base for base in CONTAINED if issubclass(kind, base)), None)
+    return kind if id(kind) in EXACT else next((base for base in CONTAINED if issubclass(kind, base)), None)
 
 
 def is_sized(value):
@@ -152,7 +164,7 @@ def is_sized(value):
 
 def length(value):
     """len() of a container, also if the program's class counts otherwise; 0 for an object that only the program can count."""
-    if type(value) in EXACT:
+    if id(type(value)) in EXACT:
         return len(value)
     base = base_of(value)
     if base is not None:

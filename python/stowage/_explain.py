@@ -14,14 +14,16 @@ import traceback
 from typing import Any, Dict, List, Optional, Union
 
 from . import _analysis, _memory, _show
+from ._access import class_name, elements_of, get, is_a
 from ._death import explain_last
+from ._errors import args_of, last_lines, name_of, text_of, trace_of
 from ._explanation import Explanation
 from ._history import take_refusal
 from ._library import NotFound, OutOfMemory, StowageError, Unreadable
 from ._library import format_size as size
 from ._library import parse_size, shown
 from ._limits import ram_limit
-from ._host import describe_largest, explain_full
+from ._host import describe_largest, explain_full, scene_of
 from ._ram import HostMemoryError, cut_handler, recall_scene, undisturbed
 
 # ---- exceptions ----
@@ -42,9 +44,9 @@ def is_out_of_memory(error: BaseException) -> bool:
     >>> is_out_of_memory(MemoryError()), is_out_of_memory(RuntimeError("CUDA out of memory. Tried …")), is_out_of_memory(KeyError())
     (True, True, False)
     """
-    if isinstance(error, MemoryError) or type(error).__name__ in ("OutOfMemoryError", "ResourceExhaustedError"):
+    if is_a(error, MemoryError) or class_name(error) in ("OutOfMemoryError", "ResourceExhaustedError"):
         return True
-    text = str(error) if isinstance(error, Exception) else ""
+    text = text_of(error) if is_a(error, Exception) else ""
     return any(part in text for part in _TEXTS)
 
 
@@ -63,14 +65,18 @@ _latest: "Optional[Explanation]" = None
 _ended_with: "Dict[str, str]" = {}  #: recordings of this process, and the error that ended each
 
 
+def _made_for(error: BaseException) -> "Optional[Explanation]":
+    made = get(error, "__stowage__")
+    return made if type(made) is Explanation else None
+
+
 def explain_exception(error: BaseException) -> Explanation:
     """Returns the explanation of an out-of-memory exception; the same object at every call."""
-    known = getattr(error, "__stowage__", None)
+    known = _made_for(error)
     if known is not None:
         return known
-    message = "".join(traceback.format_exception_only(type(error), error))
-    name = f"{type(error).__module__}.{type(error).__qualname__}"
-    on_host = isinstance(error, MemoryError) and "cupy" not in name and "OutOfMemory" not in name
+    message, name = last_lines(error), name_of(error)
+    on_host = is_a(error, MemoryError) and "cupy" not in name and "OutOfMemory" not in name
     if on_host and "MemoryError" not in message:
         message = "MemoryError: " + message
     with undisturbed():
@@ -81,7 +87,7 @@ def _explain_new(error: BaseException, name: str, message: str, on_host: bool) -
     facts: "List[str]" = []
     if on_host:
         recall_scene(error)
-    if isinstance(error, HostMemoryError) or (on_host and _fills_limit(error, message)):
+    if is_a(error, HostMemoryError) or (on_host and _fills_limit(error, message)):
         full = explain_full(error, ram_limit())
         if full is not None:
             return _attach_latest(error, Explanation(full, message))
@@ -101,13 +107,13 @@ def _explain_new(error: BaseException, name: str, message: str, on_host: bool) -
 
 def _lines_of(error: BaseException) -> str:
     """Returns the lines of the traceback, which show what the program was doing."""
-    frames = traceback.extract_tb(error.__traceback__)
+    frames = traceback.extract_tb(trace_of(error))
     return "Traceback (most recent call last):\n" + _show.name_cells("".join(traceback.format_list(frames))) if frames else ""
 
 
 def _fills_limit(error: BaseException, message: str) -> bool:
     """Returns whether a request failed at the limit of this process because of what the process held, and not because of its size."""
-    limit, scene = ram_limit(), getattr(error, "scene", None)
+    limit, scene = ram_limit(), scene_of(error)
     held = scene.held_bytes if scene is not None else _memory.host().held_bytes
     asked = _analysis.explain_message(message).data["numbers"].get("asked_bytes") or 0
     return limit is not None and asked <= held and 10 * (held + asked) >= 8 * limit
@@ -117,7 +123,7 @@ def _attach_latest(error: BaseException, made: Explanation) -> Explanation:
     global _latest
     _latest = made
     with contextlib.suppress(Exception):
-        error.__stowage__ = made  # type: ignore[attr-defined]
+        BaseException.__setattr__(error, "__stowage__", made)
     return made
 
 
@@ -135,11 +141,11 @@ def _explain_refusal(path: str, message: str, facts: "List[str]") -> "Optional[E
 
 def annotate(error: BaseException) -> "Optional[Explanation]":
     """Adds the explanation to an out-of-memory exception: as a note (Python 3.11), or to its text. Returns None for others."""
-    if not isinstance(error, Exception) or not is_out_of_memory(error):
+    if not is_a(error, Exception) or not is_out_of_memory(error):
         return None
     cut_handler(error)
-    before = getattr(error, "__stowage__", None)
-    if before is None and isinstance(error, OutOfMemory):
+    before = _made_for(error)
+    if before is None and is_a(error, OutOfMemory):
         return None  # our own errors already contain the numbers
     try:
         made = explain_exception(error)
@@ -150,19 +156,23 @@ def annotate(error: BaseException) -> "Optional[Explanation]":
     return made
 
 
+_NOTES = hasattr(BaseException, "add_note")
+
+
 def attach(error: BaseException, made: Explanation) -> None:
     """Attaches the explanation as a note, or before Python 3.11 to the text of the exception."""
     global _latest
     _latest = made
     with contextlib.suppress(Exception):
-        error.__stowage__ = made  # type: ignore[attr-defined]
+        BaseException.__setattr__(error, "__stowage__", made)
     note = "stowage: " + made.text
-    if hasattr(error, "add_note"):
-        error.add_note(note)
-    elif error.args and isinstance(error.args[0], str):
-        error.args = (error.args[0] + "\n" + note, *error.args[1:])
-    elif not error.args:
-        error.args = (note,)
+    with contextlib.suppress(Exception):  # of a class that takes no attributes
+        args = args_of(error)
+        if _NOTES:
+            notes = get(error, "__notes__")
+            BaseException.__setattr__(error, "__notes__", [*(elements_of(notes) if is_a(notes, list) else ()), note])
+        elif not args or type(args[0]) is str:
+            BaseException.__dict__["args"].__set__(error, (args[0] + "\n" + note, *args[1:]) if args else (note,))
 
 
 # ---- hooks ----
@@ -171,9 +181,9 @@ _hooked = False
 
 
 def _on_exception(kind: Any, error: Any, where: Any) -> None:
-    made = annotate(error) if isinstance(error, BaseException) else None
+    made = annotate(error) if is_a(error, BaseException) else None
     _before_hook(kind, error, where)
-    if made is not None and not hasattr(error, "add_note") and made.headline not in str(error):
+    if made is not None and not _NOTES and made.headline not in text_of(error):
         print("stowage: " + made.text, file=sys.stderr)  # its text cannot be changed, as with NumPy's error
 
 
@@ -220,7 +230,7 @@ def explain(
         return explain_last()
     if isinstance(what, BaseException):
         if not is_out_of_memory(what):
-            raise ValueError(f"{type(what).__name__} is not an out-of-memory error: {what}")
+            raise ValueError(f"{class_name(what)} is not an out-of-memory error: {text_of(what)}")
         return explain_exception(what)
     if what is not None:
         if not isinstance(what, (str, os.PathLike)):

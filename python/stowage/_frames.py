@@ -18,7 +18,7 @@ TENSORS = "tensors"  # … and of another
 
 
 def is_own_frame(frame):
-    name, path = frame.f_globals.get("__name__", ""), frame.f_code.co_filename
+    name, path = dict.get(frame.f_globals, "__name__", ""), frame.f_code.co_filename
     if path in ("<string>", "<stdin>"):
         return name == "__main__" and sys.argv[:1] in (["-c"], ["-"], [""])  # python -c, or a program from a pipe; not a dataclass's functions
     return is_own(path) and not (is_a(name, str) and name.startswith("stowage."))
@@ -150,7 +150,7 @@ def pulse(main):
         state.append(frame.f_lasti)
         if own:
             values = locals_of(frame) if frame.f_code.co_name != "<module>" else frame.f_globals
-            state.extend(v for v in list(values.values())[-64:] if type(v) in (int, float))
+            state.extend(v for v in list(values.values())[-64:] if type(v) is int or type(v) is float)
     return hash(tuple(state))
 
 

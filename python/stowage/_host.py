@@ -17,7 +17,9 @@ from collections import deque
 from typing import Any, Deque, Dict, FrozenSet, List, NamedTuple, Optional, Tuple
 
 from . import _holders, _memory, _show
+from ._access import get
 from ._analysis import Answer, explain_run
+from ._errors import trace_of
 from ._library import StowageError
 from ._library import format_size as size
 from ._run_names import RUN_HOST, RUN_LINE_ASKED, RUN_OBJECTS, RUN_WATCH
@@ -31,7 +33,7 @@ samples: "Deque[Tuple[float, int]]" = deque(maxlen=200)
 
 def _innermost(error: "Optional[BaseException]") -> Any:
     """Returns the frame an exception came from; its locals may hold what fills memory."""
-    where = error.__traceback__ if error is not None else None
+    where = trace_of(error) if error is not None else None
     frame = None
     while where is not None:
         frame, where = where.tb_frame, where.tb_next
@@ -131,12 +133,18 @@ def take_scene(main: Any, limit: "Optional[int]") -> Scene:
     return Scene(host, objects, now.held_bytes, running)
 
 
+def scene_of(error: BaseException) -> "Optional[Scene]":
+    """Returns the scene that an error has, None if there is none."""
+    found = get(error, "scene")
+    return found if type(found) is Scene else None
+
+
 def explain_full(error: BaseException, limit: "Optional[int]") -> "Optional[Answer]":
     """Explains why this process fills host memory, as `stowage run` does. None if there is not enough memory for that.
 
     An error that has a scene is explained from it: what the interrupted line was making is freed by now.
     """
-    scene: Scene = getattr(error, "scene", None) or take_scene(_innermost(error), limit)
+    scene: Scene = scene_of(error) or take_scene(_innermost(error), limit)
     try:
         with tempfile.TemporaryDirectory(prefix="stowage-") as folder:
             _write(folder, RUN_WATCH, [])

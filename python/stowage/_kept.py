@@ -13,130 +13,20 @@ that each turn makes from the one before. The source says which statement keeps 
 Each is a line "advice KIND GRAPHS BYTES\tCHANGE\tCOST" of the program's text; src/advise/program.c reads it.
 """
 import ast
-import sys
 import time
 from typing import Any
 
-from ._bare import *
+from ._access import *
+from ._tensors import *
+from ._kept_search import *
 from ._kept_source import *
 
 ADVICE_SECONDS = 0.5
 ADVICE_MOST = 395  # bytes of a change
 TURNS_LEAST = 2  # graphs in a container
 TERMS_LEAST = 2  # of a sum
-OBJECTS_MOST = 4000
-ENTRIES_MOST = 64  # of a container that are looked at
 LARGE_BYTES = 1 << 16  # of a tensor: on the device it fills memory by itself
 STATEMENT_MOST = 200  # characters that are quoted
-
-
-class Holder:
-    """A value of the program that keeps tensors: how it is reached, and how many graphs it has."""
-
-    def __init__(self, name: str, field: str, value: Any, graphs: int, tensors: int, path: str, frame: Any) -> None:
-        self.name, self.field, self.value, self.graphs, self.tensors = name, field, value, graphs, tensors
-        self.path, self.frame = path, frame
-        self.size = 0  # bytes on a device
-
-
-def key_of(holder: Holder) -> str:
-    """Returns how the source writes it (names_in)."""
-    return "." + holder.field if holder.field else holder.name
-
-
-class Search:
-    """Looks through the variables of the running functions."""
-
-    def __init__(self, torch: Any, tensors: Any, until: float) -> None:
-        self.torch, self.tensors, self.until = torch, tensors, until
-        self.seen: "set[int]" = set()
-        self.holders: "list[Holder]" = []
-        self.objects = 0
-
-    def over(self) -> bool:
-        return self.objects > OBJECTS_MOST or time.monotonic() > self.until
-
-    def inside(self, value: Any, depth: int = 0) -> "tuple[set[int], int, int]":
-        """Returns the graphs that a value keeps, how many tensors it has, and about how many bytes of them are on a device."""
-        if is_a(value, self.torch.nn.Parameter):
-            return set(), 0, 0
-        if self.tensors.has(value):
-            node = self.tensors.graph(value)
-            size = self.tensors.size(value) if self.tensors.device(value) != "cpu" else 0
-            return ({id(node)} if node is not None else set()), 1, size
-        graphs: "set[int]" = set()
-        tensors = size = 0
-        if depth > 4 or self.over():
-            return graphs, tensors, size
-        self.objects += 1
-        entries = entries_of(value, ENTRIES_MOST)
-        if not entries and count_of(value) == 0 and is_of_program(value) and not is_a(value, self.torch.nn.Module):
-            entries = fields_of(value)[:ENTRIES_MOST]
-        for _, part in entries:
-            if type(part) in (int, float, str, bool, bytes, type(None)):
-                continue
-            some, count, bytes_of = self.inside(part, depth + 1)
-            graphs |= some
-            tensors, size = tensors + count, size + bytes_of
-        return graphs, tensors, size * max(len(entries), count_of(value)) // max(1, len(entries))
-
-    def terms(self, tensor: Any) -> int:
-        """Returns how many terms a sum has, as far as its graph shows."""
-        node, count = self.tensors.graph(tensor), 0
-        while node is not None and count < ENTRIES_MOST:
-            if not kind_of(node).startswith(("AddBackward", "SubBackward")):
-                break
-            parts = [p[0] for p in stored(node, "next_functions") or () if p[0] is not None]
-            count += 1
-            node = next((p for p in parts if kind_of(p).startswith(("AddBackward", "SubBackward"))), None)
-        return count
-
-    def take(self, name: str, field: str, value: Any, path: str, frame: Any, depth: int = 0) -> None:
-        """Notes a variable, and the fields of an object of the program."""
-        if id(value) in self.seen or self.over() or is_a(value, self.torch.optim.Optimizer) or type(value) in (int, float, str, bool, bytes, type(None), type):
-            return
-        if self.tensors.has(value):
-            if self.tensors.graph(value) is not None:
-                self.holders.append(Holder(name, field, value, self.terms(value), 1, path, frame))
-            return
-        self.seen.add(id(value))
-        if count_of(value) > 0 or entries_of(value, 1):
-            graphs, tensors, size = self.inside(value)
-            if tensors > 0:
-                self.holders.append(Holder(name, field, value, len(graphs), tensors, path, frame))
-                self.holders[-1].size = size
-        elif depth < 3 and (is_of_program(value) or is_a(value, self.torch.nn.Module)):
-            for key, part in fields_of(value)[:200]:
-                if key not in ("_parameters", "_buffers") and not key.endswith("_hooks"):
-                    if key == "_modules":
-                        for module in [m for _, m in entries_of(part, ENTRIES_MOST)]:
-                            self.take(name, "", module, path, frame, depth + 1)
-                    else:
-                        self.take(name, key, part, path_of(value) or path, frame, depth + 1)
-
-
-def path_of(value: Any) -> str:
-    """Returns the file of an object's class, "" if it is not of the program."""
-    for kind in type.__dict__["__mro__"].__get__(type(value)):
-        name = type.__dict__["__dict__"].__get__(kind).get("__module__")
-        module = sys.modules.get(name) if type(name) is str else None
-        path = dict.get(dictionary_of(module), "__file__") if module is not None else None
-        if type(path) is str and is_program_file(path):
-            return path
-    return ""
-
-
-def is_program_file(path: str) -> bool:
-    return not path.startswith("<") and "-packages/" not in path and "/lib/python" not in path
-
-
-def is_of_program(value: Any) -> bool:
-    """Returns whether its class is one of the program's, and not built in."""
-    kind = type(value)
-    name = type.__dict__["__dict__"].__get__(kind).get("__module__")
-    return type(name) is str and kind is not type and not name.startswith(("torch", "numpy", "builtins", "importlib")) and bool(
-        name == "__main__" or path_of(value) or name == "<run_path>"
-    )
 
 
 class Advice:
@@ -153,8 +43,8 @@ class Advice:
             return isinstance(base, ast.Attribute) and base.attr == self.holder.field
         return isinstance(base, ast.Name) and base.id == self.holder.name
 
-    def place(self, node: Any) -> str:
-        return f"{self.source.path.replace(chr(92), '/').rpartition('/')[2]}:{node.lineno}"
+    def place(self, node: Any, source: Any = None) -> str:
+        return f"{(source or self.source).path.replace(chr(92), '/').rpartition('/')[2]}:{node.lineno}"
 
     # ---- what keeps it ----
 
@@ -169,7 +59,7 @@ class Advice:
             if not isinstance(node, (ast.Expr, ast.Assign, ast.AugAssign)):
                 continue
             target, term = added_to(node)
-            base, levels = base_of(target) if target is not None else (None, 0)
+            base, levels = root_of(target) if target is not None else (None, 0)
             state = self.state_target(node)
             own = term is not None and self.is_it(base) and self.key in self.source.origins(term, node)
             if term is not None and not own and self.is_it(base) and (tensor or levels > 0) and not elements(term):
@@ -177,7 +67,7 @@ class Advice:
                     found.append((node, "sum", levels, term))
             elif state is not None:
                 if (self.source.loops(node) or self.holder.field) and not self.is_fresh(node):
-                    found.append((node, "state", base_of(state)[1], node.value))
+                    found.append((node, "state", root_of(state)[1], node.value))
             elif not tensor:
                 found += [(node, "put", levels, value) for base, levels, value in kept_by(node) if self.is_it(base)]
         return found
@@ -187,7 +77,7 @@ class Advice:
         if not isinstance(node, (ast.Assign, ast.AugAssign)):
             return None
         for target in targets_of(node):
-            base, levels = base_of(target)
+            base, levels = root_of(target)
             if not self.is_it(base):
                 continue
             if levels > 0:
@@ -258,7 +148,7 @@ class Advice:
         pairs: "list[tuple[Any, Any]]" = []
         if is_a(value, dict) and isinstance(node, ast.Dict) and len(node.values) == count_of(value) and None not in node.keys:
             pairs = [(part, held) for part, (_, held) in zip(node.values, entries_of(value, ENTRIES_MOST))]
-        elif is_a(value, list, tuple) and elements(node) and len(elements(node)) == count_of(value):
+        elif is_a(value, (list, tuple)) and elements(node) and len(elements(node)) == count_of(value):
             pairs = [(part, held) for part, (_, held) in zip(elements(node), entries_of(value, ENTRIES_MOST))]
         elif isinstance(node, ast.Call):
             names = stored_names(value)
@@ -288,7 +178,7 @@ class Advice:
         if is_a(value, dict):
             kept = f"part{after}" if every else f'part{after} if hasattr(part, "detach") else part'
             return [(node, "{name: " + kept + " for name, part in ", ".items()}")]
-        if type(value) in (list, tuple) and every:
+        if (type(value) is list or type(value) is tuple) and every:
             return [(node, ("[" if type(value) is list else "tuple(") + f"part{after} for part in ", "]" if type(value) is list else ")")]
         return None
 
@@ -323,6 +213,8 @@ class Advice:
         if not flow.complete:
             return []
         graphs = self.holder.graphs > 0
+        if flow.elsewhere and (graphs or form == "state"):
+            return [self.needed(flow)]
         loops = self.source.loops(statement)
         if not graphs and self.source.path == self.holder.frame.f_code.co_filename and loops:
             here = self.source.at(self.holder.frame.f_lineno)  # a container that an earlier loop filled grows no more
@@ -350,7 +242,7 @@ class Advice:
         elif not graphs and self.holder.tensors > TURNS_LEAST:
             made.append(("values", self.fewer(statement), "what is dropped is computed again"))
         if graphs:
-            made += self.without(statement)
+            made += self.without(flow)
         return made
 
     def fewer(self, statement: Any) -> str:
@@ -359,32 +251,20 @@ class Advice:
         quoted = f" ({text})" if text and len(text) <= 100 else ""
         return f"keep fewer of the tensors that {self.place(statement)} keeps{quoted}: drop the oldest, or keep copies on the host (.cpu())"
 
-    def without(self, statement: Any) -> "list[tuple[str, str, str]]":
+    def without(self, flow: Flow) -> "list[tuple[str, str, str]]":
         """Returns the loop to put under no_grad: the one the program is in that calls no backward pass."""
         here = self.source.at(self.holder.frame.f_lineno)
         if here is None or self.source.path != self.holder.frame.f_code.co_filename:
             return []
         best = None
         for loop in ([here] if isinstance(here, LOOPS) else []) + self.source.loops(here):
-            if self.trains(loop):
+            if flow.trains(loop):
                 break
             best = loop
         if best is None:
             return []
         head = self.source.lines[best.lineno - 1].strip().decode("utf-8", "replace")
         return [("without", f"put the loop at {self.place(best)} (`{head[:80]}`) under `with torch.no_grad():`", "none: no backward pass runs there")]
-
-    def trains(self, node: Any, seen: "frozenset[str]" = frozenset()) -> bool:
-        """Returns whether it calls backward() or an optimizer's step, also through functions of the file."""
-        functions = {n.name: n for n in self.source.nodes if isinstance(n, FUNCTIONS)}
-        for inner in ast.walk(node):
-            if isinstance(inner, ast.Call):
-                name = inner.func.attr if isinstance(inner.func, ast.Attribute) else getattr(inner.func, "id", "")
-                if calls_backward(inner) or "train" in name or (name == "step" and "optim" in ast.dump(inner.func)):
-                    return True
-                if name in functions and name not in seen and self.trains(functions[name], seen | {name}):
-                    return True
-        return False
 
     def carried(self, statement: Any, flow: Flow) -> "list[tuple[str, str, str]]":
         """A state goes from turn to turn: cut it where the turn's backward pass is done."""
@@ -400,7 +280,7 @@ class Advice:
                 change = self.changed(statement, [(kind, "", ".detach()")])
             if not change:
                 change = f"after {self.place_after(statement)}: {cut}"
-            return [("carried", change, "none: no backward pass uses it"), *self.without(statement)]
+            return [("carried", change, "none: no backward pass uses it"), *self.without(flow)]
         for call in flow.backwards:
             done = self.source.statement(call)
             if self.source.scope(done) is not self.source.scope(statement):
@@ -426,7 +306,7 @@ class Advice:
         """Returns the statements that cut the graph of every state that this one makes, [] if one of them is not known."""
         found = []
         for target in targets_of(statement):
-            base, levels = base_of(target)
+            base, levels = root_of(target)
             if self.is_it(base):
                 value = self.sample(levels)
             elif isinstance(base, ast.Name) and levels == 0 and base.id in names_in(statement.value):
@@ -471,11 +351,11 @@ class Advice:
         return f"{place} ({text})" if text and len(text) <= 60 else place
 
     def needed(self, flow: Flow) -> "tuple[str, str, str]":
-        call = flow.backwards[0]
-        text = self.source.text(call)
+        source, call = flow.elsewhere[0] if flow.elsewhere else (self.source, flow.backwards[0])
+        text = source.text(call)
         return (
             "needed",
-            f"fewer turns for each backward pass: {text} at {self.place(call)} needs the graphs of all of them; or "
+            f"fewer turns for each backward pass: {text} at {self.place(call, source)} needs the graphs of all of them; or "
             "torch.utils.checkpoint around the call of the model, which recomputes them",
             "gradients over fewer turns; or a second forward pass",
         )
@@ -553,7 +433,7 @@ class Advice:
             right = self.source.text(node.right)
             plain = isinstance(node.right, (ast.Name, ast.Constant, ast.Attribute, ast.Call, ast.Subscript))
             return None if inner is None or not right else f"{inner} {sign} {right if plain else f'({right})'}"
-        if form == "put" and isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and self.source.text(node.right) == f"len({self.source.text(base_of(node.left.args[0])[0]) if isinstance(node.left, ast.Call) and node.left.args else ''})":
+        if form == "put" and isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and self.source.text(node.right) == f"len({self.source.text(root_of(node.left.args[0])[0]) if isinstance(node.left, ast.Call) and node.left.args else ''})":
             count = self.turns(loop)
             return f" / {count}" if count and self.factor(node.left, form, loop) == "" else None
         if form == "put" and isinstance(node, ast.Call):
@@ -579,19 +459,6 @@ class Advice:
         return f"len({self.source.text(over)})" if isinstance(over, (ast.Name, ast.Attribute)) else ""
 
 
-def stored_names(value: Any) -> "dict[str, Any]":
-    """Returns the fields of a named tuple, a dict or another object, in their order."""
-    if is_a(value, dict):
-        return {key: part for key, part in entries_of(value, ENTRIES_MOST) if type(key) is str}
-    if is_a(value, tuple):
-        for kind in type.__dict__["__mro__"].__get__(type(value)):
-            names = type.__dict__["__dict__"].__get__(kind).get("_fields")
-            if type(names) is tuple:
-                return dict(zip(names, [part for _, part in entries_of(value, ENTRIES_MOST)]))
-        return {}
-    return dict(fields_of(value))
-
-
 def advice_lines(torch: Any, tensors: Tensors, frames: "list[Any]", variables: Any) -> "list[str]":
     """Returns the lines about what the program keeps. `variables` gives a copy of a frame's variables."""
     until = time.monotonic() + ADVICE_SECONDS
@@ -605,7 +472,7 @@ def advice_lines(torch: Any, tensors: Tensors, frames: "list[Any]", variables: A
     for at, frame in enumerate(frames):
         if frame.f_code.co_filename.replace("\\", "/").endswith("torch/nn/modules/module.py"):
             outer = frames[at + 1 :]  # outside of the model
-    own = [frame for frame in outer if is_program_file(frame.f_code.co_filename) or frame.f_code.co_filename.startswith("<ipython-input")]
+    own = [frame for frame in outer if is_own(frame.f_code.co_filename)]
     for frame in own[:12]:
         path = frame.f_code.co_filename
         for name, value in list(variables(frame).items())[:400]:
@@ -615,7 +482,7 @@ def advice_lines(torch: Any, tensors: Tensors, frames: "list[Any]", variables: A
             value = frame.f_globals.get(name)
             if value is not None:
                 search.take(name, "", value, path, frame)
-    ranked = [h for h in search.holders if h.graphs >= TURNS_LEAST or search.tensors.has(h.value) or h.tensors > TURNS_LEAST or is_a(h.value, tuple, dict, list)]
+    ranked = [h for h in search.holders if h.graphs >= TURNS_LEAST or search.tensors.has(h.value) or h.tensors > TURNS_LEAST or is_a(h.value, (tuple, dict, list))]
     ranked.sort(key=lambda h: (-h.graphs, -h.size, -h.tensors))
     for holder in ranked[:24]:
         if time.monotonic() > until:
@@ -661,7 +528,7 @@ def comprehension(own: "list[Any]", search: Search, until: float) -> "dict[str, 
         if isinstance(statement, ast.Return):
             flow.returns.add(getattr(source.scope(statement), "name", ""))
         flow.follow()
-        if flow.complete and not flow.backwards and not any(map(calls_backward, ast.walk(statement))):
+        if flow.complete and not flow.backwards and not flow.elsewhere and not flow.trains(statement):
             head = source.text(statement)[:80]
             place = f"{source.path.replace(chr(92), '/').rpartition('/')[2]}:{statement.lineno}"
             return {"without": ("without", f"put the line at {place} (`{head}`) under `with torch.no_grad():`", "none: no backward pass runs there")}

@@ -1,16 +1,18 @@
 """Reads the source of a program: which statements keep a value, and whether a backward pass needs what they keep.
 
-A part of _kept.py, above _bare.py. It parses files and never runs them. Names are followed without regard to order, so an answer may be
-"needed" where it is not; it is never the other way round for code of the same file.
+A part of _kept.py, above _access.py. It parses files and never runs them. Names are followed without regard to order and through all
+files of the program, so an answer may be "needed" where it is not.
 """
 import ast
 import linecache
+import sys
 import time
 from typing import Any
 
-from ._bare import *
+from ._access import *
 
 SOURCE_MOST = 400_000  # characters of a file: 0.5 s to parse
+OTHERS_MOST = 200_000  # … of the other files of the program together
 ADDS = ("append", "appendleft", "add", "put", "put_nowait", "push")
 # Methods whose result has no graph, and attributes of a tensor that have none.
 CUTS = ("item", "detach", "detach_", "tolist", "numpy", "size", "dim", "numel", "argmax", "argmin", "eq", "ne", "backward", "step")
@@ -73,14 +75,14 @@ class Source:
         while wait:
             new = names_in(wait.pop()) - found
             found |= new
-            wait += [n.value for n in inside if n is not statement and any(name_of(base_of(t)[0]) in new for t in targets_of(n))]
+            wait += [n.value for n in inside if n is not statement and any(name_of(root_of(t)[0]) in new for t in targets_of(n))]
         return found
 
     def enters(self, name: str, loop: Any) -> bool:
         """Returns whether a turn of the loop uses the value that a name has from the turn before."""
         inside: "list[Any]" = [n for part in loop.body for n in ast.walk(part)]
         uses = [n for n in inside if name_of(n) == name]
-        if any(isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store) and name_of(base_of(n)[0]) == name for n in inside):
+        if any(isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store) and name_of(root_of(n)[0]) == name for n in inside):
             return True
         if not any(isinstance(n.ctx, ast.Store) for n in uses):
             return False
@@ -131,12 +133,29 @@ def source_of(path: str) -> Any:
     return _sources[path]
 
 
+def program_files() -> "list[str]":
+    """Returns the files of the program's modules."""
+    found = [get(module, "__file__") for name, module in list(sys.modules.items()) if is_own_module(name)]
+    return list(dict.fromkeys(path for path in found if type(path) is str and path.endswith(".py")))
+
+
+def others_of(source: Source) -> "list[Source] | None":
+    """Returns the other files of the program if one of them has a backward pass, else []. None if they cannot all be read."""
+    texts = {path: "".join(linecache.getlines(path)) for path in program_files() if path != source.path}
+    if not any("backward" in text or "autograd" in text for text in texts.values()):
+        return []
+    if sum(map(len, texts.values())) > OTHERS_MOST:
+        return None
+    found = [source_of(path) for path, text in texts.items() if text]
+    return None if None in found else found
+
+
 def same(a: Any, b: Any) -> bool:
     """Returns whether two expressions are the same name, attribute or item."""
     return ast.dump(a).replace("Store()", "Load()") == ast.dump(b).replace("Store()", "Load()")
 
 
-def base_of(node: Any) -> "tuple[Any, int]":
+def root_of(node: Any) -> "tuple[Any, int]":
     """Returns the name or attribute below items and calls of setdefault() and get(), and how many of them there are."""
     levels = 0
     while True:
@@ -159,7 +178,7 @@ def kept_by(statement: Any) -> "list[tuple[Any, int, Any]]":
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) and isinstance(statement.value.func, ast.Attribute):
         call: Any = statement.value
         name = call.func.attr
-        base, levels = base_of(call.func.value)
+        base, levels = root_of(call.func.value)
         if name in ADDS and len(call.args) == 1:
             found.append((base, levels + 1, call.args[0]))
         elif name == "insert" and len(call.args) == 2:
@@ -173,12 +192,12 @@ def kept_by(statement: Any) -> "list[tuple[Any, int, Any]]":
         elif name == "setdefault" and len(call.args) == 2:
             found.append((base, levels + 1, call.args[1]))
     elif isinstance(statement, ast.AugAssign) and isinstance(statement.op, ast.Add):
-        base, levels = base_of(statement.target)
+        base, levels = root_of(statement.target)
         found += [(base, levels + 1, value) for value in elements(statement.value)]
     elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
         target: Any = statement.targets[0]
         value: Any = statement.value
-        base, levels = base_of(target)
+        base, levels = root_of(target)
         if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add) and same(value.left, target):
             found += [(base, levels + 1, part) for part in elements(value.right)]
         elif elements(value) and isinstance(value.elts[0], ast.Starred) and same(value.elts[0].value, target):
@@ -247,24 +266,42 @@ def without_graph(source: Source, node: Any) -> bool:
 
 
 class Flow:
-    """Follows a value through the names, attributes, results and arguments of one file, to the backward passes that use it."""
+    """Follows a value through the names, attributes, results and arguments of a program, to the backward passes that use it."""
 
     def __init__(self, source: Source, until: float) -> None:
-        self.source, self.until = source, until
+        others = others_of(source)
+        self.home_source, self.source, self.until = source, source, until  # source: the file of what is looked at
+        self.sources = [source, *(others or ())]
         self.names: "set[tuple[int, str]]" = set()  # of a scope
         self.fields: "set[str]" = set()
         self.returns: "set[str]" = set()  # functions whose result has it
-        self.backwards: "list[Any]" = []  # calls
-        self.complete = True
+        self.backwards: "list[Any]" = []  # calls in the file
+        self.elsewhere: "list[tuple[Source, Any]]" = []  # … and in other files
+        self.complete = others is not None
         self.bound: "dict[int, set[str]]" = {}
-        self.functions = {n.name: n for n in source.nodes if isinstance(n, FUNCTIONS)}
-        for node in source.nodes:
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                self.bound.setdefault(id(source.scope(node)), set()).add(node.id)
-            elif isinstance(node, ast.arg):
-                self.bound.setdefault(id(source.scope(node)), set()).add(node.arg)
-            elif isinstance(node, (ast.Global, ast.Nonlocal)):
-                self.bound.setdefault(-id(source.scope(node)), set()).update(node.names)
+        self.shared: "set[str]" = set()  # names of modules that have it
+        self.functions: "dict[str, list[Any]]" = {}  # of all files; a class has its __init__
+        self.classes: "set[str]" = set()
+        self.imported: "dict[str, str]" = {}  # the name that each imported name has in its own module
+        for one in self.sources:
+            for node in one.nodes:
+                self._note(one, node)
+
+    def _note(self, source: Source, node: Any) -> None:
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            self.bound.setdefault(id(source.scope(node)), set()).add(node.id)
+        elif isinstance(node, ast.arg):
+            self.bound.setdefault(id(source.scope(node)), set()).add(node.arg)
+        elif isinstance(node, (ast.Global, ast.Nonlocal)):
+            self.bound.setdefault(-id(source.scope(node)), set()).update(node.names)
+        elif isinstance(node, FUNCTIONS):
+            owner = source.parent[node]
+            name = owner.name if node.name == "__init__" and isinstance(owner, ast.ClassDef) else node.name
+            self.functions.setdefault(name, []).append(node)
+        elif isinstance(node, ast.ClassDef):
+            self.classes.add(node.name)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            self.imported.update({alias.asname or alias.name.partition(".")[0]: alias.name for alias in node.names})
 
     def home(self, node: Any, name: str) -> "tuple[int, str]":
         """Returns a name with the scope that binds it."""
@@ -277,28 +314,38 @@ class Flow:
 
     def take(self, target: Any) -> bool:
         """Marks a name or an attribute. Returns whether it is new."""
-        target, _ = base_of(target)
+        target, _ = root_of(target)
         before = len(self.names) + len(self.fields)
         if isinstance(target, ast.Name):
-            self.names.add(self.home(target, target.id))
+            home = self.home(target, target.id)
+            self.names.add(home)
+            if home[0] == id(self.source.tree):
+                self.shared.add(target.id)
         elif isinstance(target, ast.Attribute):
             self.fields.add(target.attr)
+            if isinstance(target.value, ast.Name) and target.value.id in self.imported:
+                self.shared.add(target.attr)
+                self.names.update((id(source.tree), target.attr) for source in self.sources)
         return len(self.names) + len(self.fields) > before
 
     def has(self, node: Any) -> bool:
         """Returns whether the value of an expression has the graph."""
         if isinstance(node, ast.Name):
-            return self.home(node, node.id) in self.names
+            return self.home(node, node.id) in self.names or self.imported.get(node.id) in self.shared
         if isinstance(node, ast.Attribute):
+            if isinstance(node.value, ast.Name) and node.value.id in self.imported and node.attr in self.shared:
+                return True
             return node.attr not in PLAIN_FIELDS and (node.attr in self.fields or self.has(node.value))
         if isinstance(node, (ast.JoinedStr, ast.Compare, ast.Constant, ast.Lambda)):
             return False
         if isinstance(node, ast.Call):
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            name = self._called(node)
             if name in (CUTS if isinstance(node.func, ast.Attribute) else PLAIN_CALLS):
                 return False
-            if name in self.functions:
-                return name in self.returns
+            if name in self.returns:
+                return True
+            if name in self.functions and isinstance(node.func, ast.Name) and name not in self.classes:
+                return False
             inside = [*node.args, *(k.value for k in node.keywords)]
             return any(map(self.has, inside)) or (isinstance(node.func, ast.Attribute) and self.has(node.func.value))
         if isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
@@ -310,51 +357,78 @@ class Flow:
             return any(map(self.has, [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]))
         return any(self.has(child) for child in ast.iter_child_nodes(node))
 
+    def _called(self, call: Any) -> str:
+        name = getattr(call.func, "id", "")
+        return call.func.attr if isinstance(call.func, ast.Attribute) else self.imported.get(name, name)
+
     def _pass(self, call: Any) -> bool:
-        """Marks the parameters of a function of the file that get it."""
-        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-        function, new = self.functions.get(name), False
-        if function is None:
-            return False
-        names = [a.arg for a in (*getattr(function.args, "posonlyargs", ()), *function.args.args)]
-        if isinstance(call.func, ast.Attribute) and names[:1] in (["self"], ["cls"]):
-            names = names[1:]
-        given = list(zip(names, call.args)) + [(k.arg, k.value) for k in call.keywords]
-        for parameter, value in given:
-            key = (id(function), parameter)
-            if parameter is not None and key not in self.names and self.has(value):
-                self.names.add(key)
-                new = True
+        """Marks the parameters of a function of the program that get it."""
+        name = self._called(call)
+        new = False
+        for function in self.functions.get(name, ()):
+            wanted = function.args
+            names = [a.arg for a in (*getattr(wanted, "posonlyargs", ()), *wanted.args)]
+            if names[:1] in (["self"], ["cls"]):
+                names = names[1:]
+            if wanted.vararg is not None:
+                names += [wanted.vararg.arg] * max(0, len(call.args) - len(names))
+            rest = wanted.kwarg.arg if wanted.kwarg is not None else None
+            known = {a.arg for a in (*wanted.args, *wanted.kwonlyargs)}
+            given = list(zip(names, call.args)) + [(k.arg if k.arg in known else rest, k.value) for k in call.keywords]
+            for parameter, value in given:
+                key = (id(function), parameter)
+                if parameter is not None and key not in self.names and self.has(value):
+                    self.names.add(key)
+                    new = True
         return new
 
     def follow(self) -> None:
         """Marks everything that gets the graph, and finds the backward passes."""
         new, rounds = True, 0
-        while new and rounds < ROUNDS:
+        while new and self.complete:
             new, rounds = False, rounds + 1
+            for self.source in self.sources:
+                for node in self.source.nodes:
+                    if time.monotonic() > self.until or rounds > ROUNDS:
+                        self.complete = False
+                        break
+                    new = self._step(node) or new
+        for self.source in self.sources:
             for node in self.source.nodes:
-                if time.monotonic() > self.until:
-                    self.complete = False
-                    return
-                if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
-                    if node.value is not None and self.has(node.value) and not without_graph(self.source, node):
-                        new = any([self.take(target) for target in targets_of(node)]) or new
-                elif isinstance(node, (ast.For, ast.AsyncFor)):
-                    if self.has(node.iter):
-                        new = any([self.take(target) for target in targets_of(node)]) or new
-                elif isinstance(node, ast.NamedExpr):
-                    new = (self.has(node.value) and self.take(node.target)) or new
-                elif isinstance(node, (ast.Return, ast.Yield)):
-                    scope = self.source.scope(node)
-                    if isinstance(scope, FUNCTIONS) and scope.name not in self.returns and node.value is not None and self.has(node.value):
-                        self.returns.add(scope.name)
-                        new = True
-                elif isinstance(node, ast.Call):
-                    new = self._pass(node) or new
-                elif isinstance(node, ast.Expr):
-                    for base, _, value in kept_by(node):
-                        if self.has(value) and not without_graph(self.source, node):
-                            new = self.take(base) or new
-        for node in self.source.nodes:
-            if calls_backward(node) and (self.has(node.func.value) or any(map(self.has, node.args))):
-                self.backwards.append(node)
+                if calls_backward(node) and (self.has(node.func.value) or any(map(self.has, [*node.args, *(k.value for k in node.keywords)]))):
+                    if self.source is self.home_source:
+                        self.backwards.append(node)
+                    else:
+                        self.elsewhere.append((self.source, node))
+        self.source = self.home_source
+
+    def _step(self, node: Any) -> bool:
+        """Marks what one node passes on. Returns whether anything is new."""
+        if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
+            if node.value is not None and self.has(node.value) and not without_graph(self.source, node):
+                return any([self.take(target) for target in targets_of(node)])
+        elif isinstance(node, (ast.For, ast.AsyncFor)):
+            return self.has(node.iter) and any([self.take(target) for target in targets_of(node)])
+        elif isinstance(node, ast.NamedExpr):
+            return self.has(node.value) and self.take(node.target)
+        elif isinstance(node, (ast.Return, ast.Yield)):
+            scope = self.source.scope(node)
+            if isinstance(scope, FUNCTIONS) and scope.name not in self.returns and node.value is not None and self.has(node.value):
+                self.returns.add(scope.name)
+                return True
+        elif isinstance(node, ast.Call):
+            return self._pass(node)
+        elif isinstance(node, ast.Expr):
+            return any([self.take(root) for root, _, value in kept_by(node) if self.has(value) and not without_graph(self.source, node)])
+        return False
+
+    def trains(self, node: Any, seen: "frozenset[str]" = frozenset()) -> bool:
+        """Returns whether it calls backward() or an optimizer's step, also through functions of the program."""
+        for call in ast.walk(node):
+            if isinstance(call, ast.Call):
+                name = self._called(call)
+                if calls_backward(call) or "train" in name or (name == "step" and "optim" in ast.dump(call.func)):
+                    return True
+                if name not in seen and any(self.trains(function, seen | {name}) for function in self.functions.get(name, ())):
+                    return True
+        return False

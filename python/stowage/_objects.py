@@ -176,7 +176,7 @@ class Finder:
             self.modules.setdefault(id(get(module, "__dict__")), name)
         main = sys.modules.get("__main__")
         if main is not None:
-            self.modules[id(vars(main))] = "__main__"
+            self.modules[id(get(main, "__dict__"))] = "__main__"
         self.bags: "Dict[int, Any]" = {}
         self.inside: "Dict[int, set[int]]" = {}
         self.looks = self.LOOKS
@@ -267,9 +267,9 @@ class Finder:
         if is_a(referrer, (types.GeneratorType, types.CoroutineType)):
             return [f"the {class_name(referrer)} {referrer.__qualname__}"]
         if is_a(referrer, types.MethodType):
-            return [f"the bound method {referrer.__qualname__}"]
+            return [f"the bound method {_name_of(get(referrer, '__func__'))}"]
         if is_a(referrer, types.FunctionType):
-            return [f"a default of {referrer.__module__}.{referrer.__qualname__}"]
+            return [f"a default of {_module_of(referrer)}.{_name_of(referrer)}"]
         if class_name(referrer).endswith("_iterator"):
             return []
         return self._through_instance(referrer, thing, depth)
@@ -277,23 +277,25 @@ class Finder:
     def _through_dict(self, holder: "Dict[Any, Any]", thing: Any, depth: int) -> "List[str]":
         keys = [key for key, value in pairs_of(holder) if value is thing]
         module = self.modules.get(id(holder))
+        texts = [key for key in keys if type(key) is str]
         if module is not None:
+            keys = texts
             if "Out" in keys and "_oh" in keys:
                 keys.remove("_oh")  # the same under an internal name
-            return [key if module == "__main__" else f"{module}.{key}" for key in keys if type(key) is str]
+            return [key if module == "__main__" else f"{module}.{key}" for key in keys]
         if self.looks <= 0:
             return []
         owners = self._referrers(holder)
         self.hidden.add(id(owners))
         names: "List[str]" = []
         for at in range(min(len(owners), self.MOST)):
-            if is_a(owners[at], types.FrameType) and keys:  # the f_locals of a frame
-                names = [_frame_text(owners[at], str(keys[0]))]
+            if is_a(owners[at], types.FrameType) and texts:  # the f_locals of a frame
+                names = [_frame_text(owners[at], texts[0])]
                 break
             if not is_a(owners[at], types.ModuleType) and is_dict_of(holder, owners[at]):
                 if not is_a(owners[at], Large):
                     above = self._above(owners[at], depth)
-                    names = [f"{path}.{key}" for key in keys for path in above]
+                    names = [f"{path}.{key}" for key in texts for path in above]
                 break
         else:
             if keys:
@@ -309,11 +311,11 @@ class Finder:
                 continue
             for above in gc.get_referrers(closure):
                 if is_a(above, types.FunctionType) and above.__closure__ is closure:
-                    if above.__module__.startswith(_PACKAGE + "."):
+                    if _module_of(above).startswith(_PACKAGE + "."):
                         return []
                     for name, held in zip(above.__code__.co_freevars, closure):
                         if held is cell:
-                            return [f"{name} in the closure of {above.__module__}.{above.__qualname__}"]
+                            return [f"{name} in the closure of {_module_of(above)}.{_name_of(above)}"]
         return []  # of a running function: found among its locals
 
     def _through_instance(self, owner: Any, thing: Any, depth: int) -> "List[str]":
@@ -335,10 +337,20 @@ class Finder:
         return [f"<{class_name(holder)}{size}>"]
 
 
+def _name_of(function: Any) -> str:
+    name = get(function, "__qualname__")
+    return name if type(name) is str else class_name(function)
+
+
+def _module_of(function: Any) -> str:
+    name = get(function, "__module__")
+    return name if type(name) is str else ""
+
+
 def _ours(referrer: Any) -> bool:
     """Returns true for an object of the search, not of the program."""
     if is_a(referrer, types.FrameType):
-        name = referrer.f_globals.get("__name__", "")
+        name = dict.get(referrer.f_globals, "__name__", "")
         return is_a(name, str) and name.startswith(_PACKAGE + ".")
     return is_a(referrer, Large)
 
@@ -356,7 +368,7 @@ def _locals_of(frame: types.FrameType) -> "Iterator[Tuple[str, Any]]":
     """
     shown = frame.f_locals
     try:
-        yield from list(shown.items())
+        yield from list(shown.items()) if type(shown) is dict or frame.f_code.co_flags & OPTIMIZED else pairs_of(shown) if is_a(shown, dict) else []
     finally:
         # Three references: the frame's, ours, and the count's own. More: the program called locals() and keeps it.
         if frame.f_code.co_flags & OPTIMIZED and is_a(shown, dict) and sys.getrefcount(shown) <= 3:

@@ -11,7 +11,8 @@ import sys
 import threading
 from typing import Any
 
-from ._bare import *
+from ._access import *
+from ._tensors import *
 from ._kept import *
 
 #: Version of the text. A reader ignores lines it does not know.
@@ -47,7 +48,7 @@ def frames_of_failure() -> Any:
     Autograd's threads have none: there, they are those of the main thread, which waits in backward().
     """
     found = frames_from(sys._getframe(1))
-    if not any(is_program_file(frame.f_code.co_filename) for frame in found):
+    if not any(is_own(frame.f_code.co_filename) for frame in found):
         found += frames_from(sys._current_frames().get(threading.main_thread().ident or 0))
     return found
 
@@ -110,7 +111,7 @@ class ProgramView:
         # Loading and backward enclose calls and moves; the outermost of them shows the purpose.
         if step and (not self.step or step in ("loading", "backward", "optimizer")):
             self.step = step
-        own = is_program_file(frame.f_code.co_filename)
+        own = is_own(frame.f_code.co_filename)
         if not (own or step):
             return
         values = locals_of_frame(frame)
@@ -137,10 +138,10 @@ class ProgramView:
         if self.is_module(value):
             self.modules.append(value)
         elif is_a(value, self.torch.optim.Optimizer):
-            inner = stored(value, "optimizer")
+            inner = get(value, "optimizer")
             self.optimizers.append(inner if is_a(inner, self.torch.optim.Optimizer) else value)
         elif is_a(value, self.torch.utils.data.DataLoader):
-            size = stored(value, "batch_size")
+            size = get(value, "batch_size")
             self.batches.append(size if type(size) is int else 0)
         elif type(value) is int:
             if type(name) is str and BATCH_NAMES.match(name):
@@ -148,7 +149,7 @@ class ProgramView:
             if own:
                 self.numbers.add(value)
         elif own:  # the newest first: a batch is made after the data it is cut from
-            self.others[self.mark : self.mark] = self.found(value if is_a(value, tuple, list, dict) else (value,))
+            self.others[self.mark : self.mark] = self.found(value if is_a(value, (tuple, list, dict)) else (value,))
 
     def found(self, values: Any, depth: int = 0) -> "list[Any]":
         """Returns the tensors of arguments, including those in lists and dicts."""
@@ -158,7 +159,7 @@ class ProgramView:
                 continue
             if self.tensors.has(value):
                 found.append(value)
-            elif depth < 2 and is_a(value, tuple, list, dict):
+            elif depth < 2 and is_a(value, (tuple, list, dict)):
                 found += self.found(value, depth + 1)
         return found[:32]
 
@@ -180,17 +181,17 @@ def parts_of(module: Any) -> "list[tuple[str, Any]]":
             continue
         seen.add(id(at))
         found.append((name, at))
-        inside = first_entries(stored(at, "_modules"), PROGRAM_MODULES)
+        inside = first_entries(get(at, "_modules"), PROGRAM_MODULES)
         wait += [(f"{name}.{key}" if name else str(key), part) for key, part in reversed(inside) if type(key) is str]
     return found
 
 
 def own_parameters(module: Any) -> "list[Any]":
-    return [p for _, p in first_entries(stored(module, "_parameters"), PROGRAM_MODULES) if p is not None]
+    return [p for _, p in first_entries(get(module, "_parameters"), PROGRAM_MODULES) if p is not None]
 
 
 def groups_of(optimizer: Any) -> "list[Any]":
-    return [group for _, group in first_entries(stored(optimizer, "param_groups"), PROGRAM_MODULES) if is_a(group, dict)]
+    return [group for _, group in first_entries(get(optimizer, "param_groups"), PROGRAM_MODULES) if is_a(group, dict)]
 
 
 def parameters_of(view: ProgramView) -> "list[Any]":
@@ -214,7 +215,7 @@ def state_size(view: ProgramView, optimizer: Any) -> int:
     """Returns the bytes of the optimizer's state on a device so far."""
     return sum(
         view.tensors.size(value)
-        for _, state in first_entries(stored(optimizer, "state"), PROGRAM_MODULES)
+        for _, state in first_entries(get(optimizer, "state"), PROGRAM_MODULES)
         for _, value in first_entries(state, 64)
         if view.tensors.has(value) and view.tensors.device(value) != "cpu"
     )
@@ -222,15 +223,15 @@ def state_size(view: ProgramView, optimizer: Any) -> int:
 
 def lines_of_model(view: ProgramView) -> Any:
     parameters, tensors = parameters_of(view), view.tensors
-    trained = [p for p in parameters if stored(p, "requires_grad")]
-    gradients = [stored(p, "grad") for p in parameters if stored(p, "is_leaf")]
+    trained = [p for p in parameters if tensors.read(p, "requires_grad")]
+    gradients = [tensors.read(p, "grad") for p in parameters if tensors.read(p, "is_leaf")]
     yield f"parameters {sum(map(tensors.count, parameters))} {view.size_of(parameters)}"
     yield f"trained {sum(map(tensors.count, trained))} {view.size_of(trained)}"
     yield f"on_device {view.size_of(p for p in parameters if tensors.device(p) != 'cpu')}"
     yield f"gradients {view.size_of(g for g in gradients if tensors.has(g))}"
     sizes: "dict[str, int]" = {}
     for p in parameters:
-        name = str(stored(p, "dtype")).replace("torch.", "")
+        name = str(tensors.read(p, "dtype")).replace("torch.", "")
         sizes[name] = sizes.get(name, 0) + tensors.size(p)
     for name, size in sorted(sizes.items(), key=lambda pair: -pair[1])[:4]:
         yield f"dtype {word(name)} {size}"
@@ -251,9 +252,9 @@ def lines_of_place(view: ProgramView) -> Any:
     root = view.root
     if root is None:
         return
-    yield f"module {word(kind_of(root))}"
-    yield f"training {int(stored(root, 'training') is True)}"
-    yield f"within {word(kind_of(view.inner))}"
+    yield f"module {word(class_name(root))}"
+    yield f"training {int(get(root, 'training') is True)}"
+    yield f"within {word(class_name(view.inner))}"
     passed, count, head, path = -1, 0, 0, ""
     beside = {id(module) for module in view.beside}
     whole = whole_of(view)
@@ -265,7 +266,7 @@ def lines_of_place(view: ProgramView) -> Any:
         if own_parameters(module):
             count += 1
         if is_a(module, view.torch.nn.Linear):
-            head = stored(module, "out_features", head)
+            head = get(module, "out_features", head)
     if path:
         yield f"path {word(path)}"
     if passed >= 0:  # else: somewhere in the model's own forward
@@ -283,11 +284,11 @@ def lines_of_optimizer(view: ProgramView) -> Any:
         flags = [name for name in ("fused", "foreach", "amsgrad", "momentum", "centered", "capturable") if is_set(dict.get(options, name))]
         flags += ["single"] if dict.get(options, "foreach") is False else []
         numbers = f"{sum(map(view.tensors.count, params))} {view.size_of(params)} {state_size(view, optimizer)}"
-        yield " ".join(["optimizer", word(kind_of(optimizer)), numbers, *flags])
+        yield " ".join(["optimizer", word(class_name(optimizer)), numbers, *flags])
 
 
 def is_set(value: Any) -> bool:
-    return type(value) in (bool, int, float) and bool(value)
+    return is_plain(value) and bool(value)
 
 
 def batch_of(view: ProgramView, inputs: Any) -> "tuple[int, str]":
@@ -306,10 +307,10 @@ def batch_of(view: ProgramView, inputs: Any) -> "tuple[int, str]":
     named = [n for n in view.batches if 1 < n < rows and rows % n == 0]
     if named:
         return named[0], "named"
-    like = {(stored(t, "dtype"), s[1:]) for t, s in zip(inputs, shapes) if len(s) > 1 and s[0] == rows}
+    like = {(view.tensors.read(t, "dtype"), s[1:]) for t, s in zip(inputs, shapes) if len(s) > 1 and s[0] == rows}
     for tensor in view.others:
         shape = view.shape(tensor)
-        n = shape[0] if len(shape) > 1 and (stored(tensor, "dtype"), shape[1:]) in like else 0
+        n = shape[0] if len(shape) > 1 and (view.tensors.read(tensor, "dtype"), shape[1:]) in like else 0
         if 1 < n < rows <= n * PROGRAM_VIEWS and rows % n == 0 and n in view.numbers and rows not in view.numbers:
             return n, "first"
     return rows, "first"
@@ -317,9 +318,9 @@ def batch_of(view: ProgramView, inputs: Any) -> "tuple[int, str]":
 
 def lines_of_batch(view: ProgramView) -> Any:
     """Returns the inputs of the call and the batch; if no call is running, the program's own tensors that are not results."""
-    inputs = [t for t in view.inputs or view.others if view.shape(t) and (view.inputs or not stored(t, "requires_grad"))][:PROGRAM_INPUTS]
+    inputs = [t for t in view.inputs or view.others if view.shape(t) and (view.inputs or not view.tensors.read(t, "requires_grad"))][:PROGRAM_INPUTS]
     for tensor in inputs:
-        yield f"input {word(str(stored(tensor, 'dtype')).replace('torch.', ''))} {'x'.join(str(n) for n in view.shape(tensor)[:8])}"
+        yield f"input {word(str(view.tensors.read(tensor, 'dtype')).replace('torch.', ''))} {'x'.join(str(n) for n in view.shape(tensor)[:8])}"
     if inputs:
         yield "batch {} {}".format(*batch_of(view, inputs))
 
@@ -335,6 +336,7 @@ def autocast_type(torch: Any) -> str:
 
 def program_text(torch: Any) -> str:
     """Returns the facts, one per line; a part that cannot be read is left out."""
+    known_kinds.clear()  # a class of before may have ended
     with Tensors(torch) as tensors:
         return text_of_program(torch, tensors)
 

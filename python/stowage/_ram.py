@@ -25,8 +25,9 @@ from typing import Any, Iterator, List, Optional
 
 from . import _death, _memory
 from ._cache import shrink_all
+from ._errors import trace_of
 from ._frames import threads
-from ._host import Scene, samples, take_scene
+from ._host import Scene, samples, scene_of, take_scene
 from ._library import Invalid, StowageError
 from ._library import format_size as size
 
@@ -225,19 +226,19 @@ def recall_scene(error: BaseException) -> None:
     """
     watch = _watch
     scene = watch.scene if watch is not None else None
-    if watch is None or scene is None or getattr(error, "scene", None) is not None or 10 * _memory.host().held_bytes >= 9 * scene.held_bytes:
+    if watch is None or scene is None or scene_of(error) is not None or 10 * _memory.host().held_bytes >= 9 * scene.held_bytes:
         return
-    at = error.__traceback__
+    at = trace_of(error)
     while at is not None:
         if (at.tb_frame.f_code, at.tb_lineno) in scene.running:
             with contextlib.suppress(Exception):  # an error without attributes
-                error.scene = scene._replace(held_bytes=watch.peak_bytes)  # type: ignore[attr-defined]
+                BaseException.__setattr__(error, "scene", scene._replace(held_bytes=watch.peak_bytes))
         at = at.tb_next
 
 
 def cut_handler(error: BaseException) -> None:
     """Cuts the signal handler off the traceback, so that it ends at the line of the program."""
-    at = error.__traceback__
+    at = trace_of(error)
     while at is not None and at.tb_next is not None:
         if at.tb_next.tb_frame.f_code is _interrupt.__code__:
             at.tb_next = None

@@ -6,6 +6,7 @@ import os
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import stowage
 from support import LOOKED, TREE, in_turn, needs, python
@@ -229,24 +230,53 @@ class Explain(unittest.TestCase):
         self.assertNotIn("stowage:", err)
         self.assertIn("KeyError", err)
 
+    def test_an_error_of_the_program_is_read_without_its_code(self):
+        ran = []
+
+        def trap(name):
+            def method(self, *_):
+                ran.append(name)
+                return 3 if name == "__str__" else object.__getattribute__(self, *_)
+
+            return method
+
+        text = "CUDA out of memory. Tried to allocate 2.00 GiB."
+        traps = {name: trap(name) for name in ("__str__", "__repr__", "__getattr__", "__getattribute__", "__setattr__", "__eq__", "add_note")}
+        traps.update({name: property(trap(name)) for name in ("__class__", "args", "__traceback__", "scene", "__stowage__")}, __hash__=object.__hash__)
+        for base in (RuntimeError, MemoryError, KeyError):
+            for module in ("__main__", "torch"):
+                kind = type("Odd", (base,), {**traps, "__module__": module})
+                with contextlib.redirect_stderr(io.StringIO()):
+                    made = stowage._explain.annotate(kind(text))
+                self.assertIn("2.0 GiB", made.text)
+                self.assertIsNone(stowage._explain.annotate(kind("no") if base is not MemoryError else OSError("no")))
+        odd = type("Odd", (), traps)()
+        self.assertIsNone(stowage._explain.annotate(RuntimeError(odd)))
+        self.assertEqual(ran, [])
+
+    def test_the_text_of_an_error_is_as_the_interpreter_shows_it(self):
+        import traceback
+
+        from stowage._errors import last_lines
+
+        for error in (MemoryError(), RuntimeError("x"), OSError(2, "no"), KeyError("k"), ValueError(1, "two"), stowage.StowageError("x"), RuntimeError(("a", 1))):
+            self.assertEqual(last_lines(error), "".join(traceback.format_exception_only(type(error), error)))
+
     def test_an_old_python_gets_it_in_the_text(self):
         from stowage import _explain
 
-        class Old(MemoryError):
-            add_note = property(lambda self: (_ for _ in ()).throw(AttributeError()))
-
-        error = Old("no room")
-        _explain.annotate(error)
-        self.assertIn("stowage: ", str(error))
-
-        class Without(Old):
+        class Without(MemoryError):
             """NumPy's error builds its text from a shape and a type."""
 
             def __str__(self):
                 return "no room for an array"
 
-        with contextlib.redirect_stderr(io.StringIO()) as said:
-            _explain._on_exception(Without, Without((1, 2), "float64"), None)
+        with mock.patch.object(_explain, "_NOTES", False):
+            error = MemoryError("no room")
+            _explain.annotate(error)
+            self.assertIn("stowage: ", str(error))
+            with contextlib.redirect_stderr(io.StringIO()) as said:
+                _explain._on_exception(Without, Without((1, 2), "float64"), None)
         self.assertIn("stowage: The program asked for more host memory (RAM) than there was", said.getvalue())
 
 

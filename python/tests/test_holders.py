@@ -437,7 +437,7 @@ class Meta(type):
         return type.__getattribute__(cls, name)
 
 
-def hostile(base, **more):
+def hostile(base, meta=Meta, **more):
     """Returns a class of the program that notes each call of its code. Its objects are made without it."""
     names = {f"__{name}__": noted(name) for name in HOSTILE}
     for name in ("nbytes", "dtype", "shape", "base", "size", "memory_usage", "dtypes", "columns", "cache_info", "get_coro", "data_ptr", "storage",
@@ -446,7 +446,7 @@ def hostile(base, **more):
         names[name] = property(noted(name))
     names["__getattribute__"] = lambda self, name: (CALLS.append(name), object.__getattribute__(self, name))[1]
     names["__hash__"] = object.__hash__
-    return Meta("Hostile", (base,), {**names, "__module__": "__main__", **more})
+    return meta("Hostile", (base,), {**names, "__module__": "__main__", **more})
 
 
 class HostileTest(unittest.TestCase):
@@ -457,6 +457,7 @@ class HostileTest(unittest.TestCase):
         if numpy is not None:
             kinds.append(hostile(numpy.ndarray))
         kinds.append(hostile(object, __slots__=("left", "right")))
+        kinds.append(hostile(object, type, __module__="pandas.core.frame"))  # says that it is a library's
         ended = []
         held = [list(range(1000)) for _ in range(2000)]
         made = []

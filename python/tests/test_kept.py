@@ -1,7 +1,12 @@
 """The advice about what a program keeps (_kept.py): small programs, each run as it is, read in the middle, changed as the advice says, and run again."""
 
 import linecache
+import os
+import sys
+import tempfile
+import types
 import unittest
+from unittest import mock
 
 from stowage import _kept_source, _program
 from support import needs
@@ -73,10 +78,14 @@ class Program:
 
     count = 0
 
-    def __init__(self, torch, text):
+    def __init__(self, torch, text, other=""):
         Program.count += 1
         self.torch, self.text, self.path = torch, text, f"/made/program{Program.count}.py"
+        self.other, self.paths = other, [self.path]
         linecache.cache[self.path] = (len(text), None, text.splitlines(True), self.path)
+        if other:
+            self.paths.append(self.path.replace("program", "other_program"))
+            linecache.cache[self.paths[1]] = (len(other), None, other.splitlines(True), self.paths[1])
 
     def run(self, at=0):
         torch, calls, said = self.torch, [0, 0, 0], [""]
@@ -97,13 +106,21 @@ class Program:
                 said[0] = _program.program_text(torch)
             return real(*args, **named)
 
-        names = {"__name__": "__main__", "__file__": self.path}
+        module = sys.modules["made_program"] = types.ModuleType("made_program")
+        module.__file__, names = self.path, vars(module)
+        if self.other:
+            second = sys.modules["made_other"] = types.ModuleType("made_other")
+            second.__file__ = self.paths[1]
+            exec(compile(self.other, self.paths[1], "exec"), vars(second))
         torch.nn.functional.linear = linear
         try:
             with torch.autograd.graph.saved_tensors_hooks(Held, lambda held: held.tensor):
-                exec(compile(self.text, self.path, "exec"), names)
+                with mock.patch.object(_kept_source, "program_files", lambda: self.paths):  # not what this file has
+                    exec(compile(self.text, self.path, "exec"), names)
         finally:
             torch.nn.functional.linear = real
+            del sys.modules["made_program"]
+            sys.modules.pop("made_other", None)
         self.calls, self.peak = calls[0], calls[2]
         self.weights = [w.detach().clone() for w in names["weights"]]
         return names.get("result"), said[0]
@@ -113,6 +130,7 @@ class Program:
         result, _ = self.run()
         _, said = self.run(at=self.calls - 2)
         rows = [line.split("\t") for line in said.splitlines() if line.startswith("advice ")]
+        rows = [row for row in rows if f"m{Program.count}.py:" in row[1]]  # not what this file keeps
         return result, {row[0].split()[1]: (row[1], row[2]) for row in rows}
 
 
@@ -124,8 +142,8 @@ class Kept(unittest.TestCase):
         self.torch = torch
         torch.set_num_threads(1)
 
-    def program(self, text):
-        return Program(self.torch, HEAD + text)
+    def program(self, text, other=""):
+        return Program(self.torch, HEAD + text, other)
 
     def check_same(self, program, changed, result):
         made, _ = changed.run()
@@ -177,6 +195,19 @@ class Kept(unittest.TestCase):
                 _, advice = self.program(self.steps(start, keep, back)).advice()
                 self.assertEqual(list(advice), ["needed"])
 
+    def test_nor_if_the_backward_pass_is_in_another_file(self):
+        learn = "def learn(loss, optimizer):\n    loss.backward()\n    optimizer.step()\n    optimizer.zero_grad()\n"
+        for text in (
+            "losses = []\nfor i in range(12):\n    losses.append(loss_of(*batch(i)))\nlearn(sum(losses), optimizer)\n",
+            "total = 0\nfor i in range(12):\n    total += loss_of(*batch(i))\nlearn(total, optimizer)\n",
+            "h = torch.zeros(())\nfor i in range(12):\n    h = torch.tanh(h + loss_of(*batch(i)))\nlearn(h, optimizer)\n",
+        ):
+            with self.subTest(text):
+                program = self.program("from made_other import learn\n" + text + "result = 0.0\n", learn)
+                _, advice = program.advice()
+                self.assertEqual(list(advice), ["needed"])
+                self.assertIn(f"loss.backward() at other_program{Program.count}.py:2 needs the graphs", advice["needed"][0])
+
     def test_a_state_that_is_carried_is_cut_after_the_backward_pass(self):
         text = "h = None\nfor i in range(12):\n    x, y = batch(i)\n    h = cell(x, h)\n    loss = (head(h) - y).pow(2).mean()\n    loss.backward(retain_graph=True)\nresult = float(loss)\n"
         program = self.program(text)
@@ -193,19 +224,27 @@ class Kept(unittest.TestCase):
         _, advice = self.program(text).advice()
         self.assertRegex(advice["without"][0], r"^put the loop at \S+ \(`for i in range\(count\):`\) under `with torch.no_grad\(\):`$")
 
+        learn = "def result_of(loss):\n    loss.backward()\n    return loss\n"
+        text = "from made_other import result_of\nkept = []\nfor i in range(12):\n    kept.append(result_of(loss_of(*batch(i))))\nresult = 0.0\n"
+        _, advice = self.program(text, learn).advice()
+        self.assertEqual(list(advice), ["kept"])
+        _, advice = self.program(text.split("kept = ")[0] + "kept = [result_of(loss_of(*batch(i))) for i in range(12)]\nresult = 0.0\n", learn).advice()
+        self.assertEqual(list(advice), [])
+
 
 class Sources(unittest.TestCase):
     def source(self, text):
         return _kept_source.Source("/made/x.py", text.splitlines(True))
 
-    def backwards(self, text, name):
+    def backwards(self, text, name, other=""):
         source = self.source(text)
-        flow = _kept_source.Flow(source, float("inf"))
+        with mock.patch.object(_kept_source, "others_of", lambda _: [_kept_source.Source("/made/y.py", other.splitlines(True))] if other else []):
+            flow = _kept_source.Flow(source, float("inf"))
         for node in source.nodes:
             if _kept_source.name_of(node) == name:
                 flow.take(node)
         flow.follow()
-        return len(flow.backwards)
+        return len(flow.elsewhere if other else flow.backwards)
 
     def test_a_value_is_followed_to_the_backward_pass(self):
         for text, found in (
@@ -222,6 +261,48 @@ class Sources(unittest.TestCase):
         ):
             with self.subTest(text):
                 self.assertEqual(self.backwards(text, ".a" if "self" in text else "a"), found)
+
+    def test_a_value_is_followed_into_other_files(self):
+        learn = "def learn(terms, scale=1):\n    sum(terms).backward()\n"
+        for text, other, found in (
+            ("from y import learn\nlearn(a)\n", learn, 1),
+            ("from y import learn as go\ngo(terms=a)\n", learn, 1),
+            ("import y\ny.learn([b, a])\n", learn, 1),
+            ("import y\ny.learn([b, a.item()])\n", learn, 0),
+            ("import y\ny.learn(b)\n", learn, 0),
+            ("from y import Trainer\nTrainer(a)\n", "class Trainer:\n    def __init__(self, x):\n        self.x = x\n    def go(self):\n        self.x.backward()\n", 1),
+            ("def f(*rest):\n    return rest\nb = f(1, a)\nstate.step(b)\n", "class State:\n    def step(self, **parts):\n        parts['b'].backward()\n", 0),
+            ("state.step(b=a)\n", "class State:\n    def step(self, **parts):\n        parts['b'].backward()\n", 1),
+            ("def result():\n    return a\n", "import x\nx.result().backward()\n", 1),
+            ("a += 1\n", "from x import a as b\nb.backward()\n", 1),
+            ("a += 1\n", "import x\nx.a.backward()\n", 1),
+            ("a += 1\n", "a = 2\na.backward()\n", 0),
+            ("class M:\n    def f(self, a):\n        self.kept = a\n", "m.kept.backward()\n", 1),
+            ("import y\ny.kept = a\n", "kept = 0\ndef f():\n    kept.backward()\n", 1),
+        ):
+            with self.subTest(text + other):
+                self.assertEqual(self.backwards(text, "a", other), found)
+
+    def test_the_other_files_of_a_program_are_its_own_modules(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in (("made_a", "import made_b\n"), ("made_b", "def learn(x):\n    x.backward()\n")):
+                with open(os.path.join(folder, name + ".py"), "w") as file:
+                    file.write(text)
+            sys.path.insert(0, folder)
+            try:
+                import made_a
+
+                self.assertIn(made_a.made_b.__file__, _kept_source.program_files())
+                self.assertNotIn(linecache.__file__, _kept_source.program_files())
+                with mock.patch.object(_kept_source, "program_files", lambda: [made_a.__file__, made_a.made_b.__file__]):
+                    other, = _kept_source.others_of(_kept_source.source_of(made_a.__file__))
+                    self.assertEqual(other.path, made_a.made_b.__file__)
+                    self.assertEqual(_kept_source.others_of(other), [])  # no backward pass in it
+                    with mock.patch.object(_kept_source, "OTHERS_MOST", 10):
+                        self.assertIsNone(_kept_source.others_of(_kept_source.source_of(made_a.__file__)))
+            finally:
+                sys.path.remove(folder)
+                sys.modules.pop("made_a", None), sys.modules.pop("made_b", None)
 
     def test_a_statement_over_several_lines_is_one_line(self):
         source = self.source("x.append({\n    'a': b,\n    'c': (d,\n          e),\n})\n")

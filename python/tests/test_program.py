@@ -1,5 +1,6 @@
 """What a program reports about itself when it runs out of memory (_program.py), with models on the meta device."""
 
+import contextlib
 import sys
 import threading
 import time
@@ -140,17 +141,19 @@ class Program(unittest.TestCase):
         traps["__torch_dispatch__"] = classmethod(trap("__torch_dispatch__"))
         for name in ("__class__", "__dict__", "shape", "device", "grad_fn", "param_groups", "state", "batch_size", "training", "dtype", "_modules"):
             traps[name] = property(trap(name))
-        kind = type("Kind", (type,), {"__instancecheck__": trap("instance"), "__subclasscheck__": trap("subclass"), "__getattribute__": trap("kind")})
+        kind = type("Kind", (type,), {"__instancecheck__": trap("instance"), "__subclasscheck__": trap("subclass"), "__getattribute__": trap("kind"),
+                                      "__hash__": trap("hash"), "__eq__": trap("same")})
         vain = type.__new__(kind, "Vain", (), dict(traps))
+        false = type.__new__(type, "array", (), {**traps, "__module__": "numpy"})
         here = []
         for base in (object, list, dict, tuple, torch.nn.Module, torch.Tensor, torch.optim.SGD):
             made = type.__new__(type, "Made", (base,), dict(traps))
             if base is torch.Tensor:
-                here.append(torch._C.TensorBase._make_subclass(made, torch.zeros(3)))
+                here.append(torch.Tensor._make_subclass(made, torch.zeros(3)))
             else:
                 here.append(base.__new__(made) if base is not object else object.__new__(made))
         first, second, third, fourth, fifth, sixth, seventh = here  # noqa: F841
-        eighth = object.__new__(vain)  # noqa: F841
+        eighth, ninth = object.__new__(vain), object.__new__(false)  # noqa: F841
         model, optimizer, losses = fifth, seventh, [first, second, third, fourth, sixth] * 3  # noqa: F841
 
         class Mode(torch.overrides.TorchFunctionMode):
@@ -159,11 +162,12 @@ class Program(unittest.TestCase):
                 return function(*args, **(kwargs or {}))
 
         plain = torch.zeros(2, 3)  # noqa: F841
-        with Mode():
+        # Older PyTorch cannot leave a mode out.
+        with Mode() if hasattr(torch._C, "DisableTorchFunctionSubclass") else contextlib.nullcontext():
             del ran[:]
             seen = self.say()
             came = list(ran)
-        del first, second, third, fourth, fifth, sixth, seventh, eighth, model, optimizer, losses, here, traps
+        del first, second, third, fourth, fifth, sixth, seventh, eighth, ninth, model, optimizer, losses, here, traps
         self.assertEqual(came, [])
         self.assertEqual(seen["program"], "1")
 

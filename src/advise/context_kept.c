@@ -65,7 +65,7 @@ static bool is_loss(scan_text name) {
 static bool ends_there(scan_text line, const char *at, char close) {
   while (at < line.end && *at == ' ') at++;
   if (close != '\0') return at < line.end && *at == close;
-  return at >= line.end || *at == '#' || *at == '*' || *at == '/';
+  return at >= line.end || *at == '*' || *at == '/';
 }
 
 /* Returns whether the text assigns the result of a model to the name: "out = model(x)". */
@@ -108,7 +108,6 @@ static context_kept sum(scan_text line, scan_text left, const char *after) {
 
 static context_kept kept_in(scan_text text, scan_text line) {
   const char *start = NULL, *at;
-  while (line.end > line.at && isspace((unsigned char)line.end[-1])) line.end--;
   if (drops_graph(line)) return KEPT_NONE;
   if ((at = scan_find_at(line, ".append(", &start)) != NULL) return element(text, line, at, ')');
   if ((at = scan_find_at(line, " += [", &start)) != NULL) return element(text, line, at, ']');
@@ -122,19 +121,6 @@ static context_kept kept_in(scan_text text, scan_text line) {
   return plus != NULL && plus - first.end == 3 ? sum(line, left, plus) : KEPT_NONE;
 }
 
-/* Returns whether the sum is the loss that backward() is called on: then it has one pass's parts.
- */
-static bool is_trained(scan_text text, scan_text line) {
-  const char *plus = NULL;
-  if (scan_find_at(line, " += ", &plus) == NULL && scan_find_at(line, " = ", &plus) == NULL)
-    return false;
-  char call[80];
-  scan_text name = name_before(line, plus);
-  int length = snprintf(call, sizeof call, "%.*s.backward(",
-                        (int)(name.end - name.at < 60 ? name.end - name.at : 0), name.at);
-  return length > (int)strlen(".backward(") && scan_has(text, call);
-}
-
 /* Removes what a notebook writes before a line of code: "----> 6 ", "6 ". */
 static scan_text code_of(scan_text line) {
   const char *at = line.at;
@@ -144,6 +130,110 @@ static scan_text code_of(scan_text line) {
   if (at == digits || at >= line.end || *at != ' ') at = digits;
   while (at < line.end && (*at == ' ' || *at == '\t')) at++;
   return (scan_text){at, line.end};
+}
+
+/* Returns the line without its comment. A '#' in a string begins none. */
+static scan_text without_comment(scan_text line) {
+  char quote = '\0';
+  for (const char *at = line.at; at < line.end; at++) {
+    if (quote != '\0' && *at == '\\')
+      at++;
+    else if (quote != '\0')
+      quote = *at == quote ? '\0' : quote;
+    else if (*at == '"' || *at == '\'')
+      quote = *at;
+    else if (*at == '#')
+      line.end = at;
+  }
+  while (line.end > line.at && isspace((unsigned char)line.end[-1])) line.end--;
+  return line;
+}
+
+#define CARRIERS_MOST 8
+
+/* Names whose values come from what is kept. */
+typedef struct carriers {
+  scan_text names[CARRIERS_MOST];
+  size_t count;
+} carriers;
+
+static bool is_name(scan_text a, scan_text b) {
+  return a.end - a.at == b.end - b.at && memcmp(a.at, b.at, (size_t)(a.end - a.at)) == 0;
+}
+
+/* Returns whether the text has one of the names as a whole. */
+static bool carries(scan_text t, const carriers *c) {
+  for (const char *at = t.at; at < t.end; at++) {
+    if ((!scan_is_word(*at)) || (at > t.at && (scan_is_word(at[-1]) || at[-1] == '.'))) continue;
+    for (size_t i = 0; i < c->count; i++) {
+      scan_text found = {at, at + (c->names[i].end - c->names[i].at)};
+      if (found.end <= t.end && is_name(found, c->names[i]) &&
+          (found.end == t.end || !scan_is_word(*found.end)))
+        return true;
+    }
+  }
+  return false;
+}
+
+static bool add_carrier(carriers *c, scan_text name) {
+  for (size_t i = 0; i < c->count; i++)
+    if (is_name(c->names[i], name)) return false;
+  if (name.at == name.end || c->count == CARRIERS_MOST) return false;
+  c->names[c->count++] = name;
+  return true;
+}
+
+/* Returns the name of what a line keeps its values in: of a list, of a dictionary or of a sum. */
+static scan_text keeper(scan_text line) {
+  const char *end = NULL;
+  if (scan_find_at(line, ".append(", &end) == NULL && scan_find_at(line, " += ", &end) == NULL &&
+      scan_find_at(line, " = ", &end) == NULL)
+    return (scan_text){line.at, line.at};
+  if (end > line.at && end[-1] == ']')
+    while (end > line.at && *end != '[') end--;
+  return name_before(line, end);
+}
+
+/* Returns whether a line runs a backward pass on a carrier, or gives one to a function that may.
+ * Adds the names that get a carrier's value. function: the lines of its function before it. */
+static bool trains_on(carriers *c, scan_text text, scan_text function, scan_text line) {
+  static const char *const runs[] = {"backward(", "autograd.grad(", "learn(", "train(",
+                                     "train_",    "optimize(",      ".step(", "update_"};
+  const char *at, *start = NULL;
+  scan_text value = line;
+  if (!carries(line, c) || scan_starts(line, "def ")) return false;
+  if (scan_has_any(line, runs, sizeof runs / sizeof *runs)) return true;
+  if (drops_graph(line)) return false;
+  /* A function that runs its own backward pass returns a number for people. */
+  if (scan_starts(line, "return "))
+    return !scan_has(function, "backward(") && scan_has(text, "backward(");
+  if ((at = scan_find_at(line, " in ", &start)) != NULL && scan_starts(line, "for ")) {
+    value.at = at;
+    if (carries(value, c)) add_carrier(c, name_before(line, start));
+    return false;
+  }
+  if ((at = scan_find_at(line, " += ", &start)) == NULL) at = scan_find_at(line, " = ", &start);
+  value.at = at != NULL ? at : line.end;
+  if (carries(value, c)) add_carrier(c, name_before(line, start));
+  return false;
+}
+
+/* Returns whether the lines show a backward pass on what a line keeps: then its graph is needed. */
+static bool is_trained(scan_text text, scan_text kept) {
+  carriers c = {.count = 0};
+  if (!add_carrier(&c, keeper(kept))) return false;
+  for (size_t before = 0; before < c.count;) { /* a loop may use a name above its assignment */
+    before = c.count;
+    scan_text rest = text, line, function = {text.at, text.at};
+    while (scan_next_line(&rest, &line)) {
+      if (line.end - line.at > LINE_MOST) line.end = line.at + LINE_MOST;
+      scan_text code = without_comment(code_of(line));
+      if (scan_starts(code, "def ")) function.at = code.at;
+      function.end = line.at > function.at ? line.at : function.at;
+      if (trains_on(&c, text, function, code)) return true;
+    }
+  }
+  return false;
 }
 
 /* Writes the place of the frame: "train.py:157 in evaluate". */
@@ -174,7 +264,7 @@ void context_read_kept(context *c, scan_text text) {
       frame = line;
       continue;
     }
-    scan_text code = code_of(line);
+    scan_text code = without_comment(code_of(line));
     if (scan_starts(code, "def ")) model = scan_has(code, "def forward");
     context_kept kept = kept_in(text, code);
     /* Inside of a model a list of features belongs to one pass. */
@@ -182,9 +272,7 @@ void context_read_kept(context *c, scan_text text) {
         (!own && model) || (own && (scan_has(frame, "in forward") || scan_has(frame, "-packages")));
     if (kept != KEPT_NONE && !forward && !is_trained(text, code)) {
       c->kept = kept;
-      scan_copy(c->kept_code, sizeof c->kept_code, code, code.at, "#");
-      for (size_t n = strlen(c->kept_code); n > 0 && c->kept_code[n - 1] == ' ';)
-        c->kept_code[--n] = '\0';
+      scan_copy(c->kept_code, sizeof c->kept_code, code, code.at, "");
       if (own)
         write_frame(c, frame);
       else if (strncmp(c->code, c->kept_code, strlen(c->kept_code)) == 0)

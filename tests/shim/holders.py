@@ -604,13 +604,15 @@ def a_name_of_the_script_is_given_once():
     # The files become one script: a second constant of that name would change what the first one bounds.
     import ast
 
-    names = []
-    for name in ("_access.py", "_weighing.py", "_frames.py", "_places.py", "_variables.py", "_census.py", "_holders.py"):
-        with open(os.path.join(os.path.dirname(holders.__file__), name), encoding="utf-8") as file:
-            for node in ast.parse(file.read()).body:
-                targets = node.targets if isinstance(node, ast.Assign) else [node] if isinstance(node, (ast.FunctionDef, ast.ClassDef)) else []
-                names += [getattr(target, "id", None) or getattr(target, "name", None) for target in targets]
-    assert not [name for name in set(names) if name and names.count(name) > 1], sorted(names)
+    search = "_access _weighing _frames _places _variables _census _holders"
+    for files in (search, "_access _tensors _kept_source _kept_search _kept _program"):
+        names = []
+        for file in files.split():
+            with open(os.path.join(os.path.dirname(holders.__file__), file + ".py"), encoding="utf-8") as opened:
+                for node in ast.parse(opened.read()).body:
+                    targets = node.targets if isinstance(node, ast.Assign) else [node] if isinstance(node, (ast.FunctionDef, ast.ClassDef)) else []
+                    names += [getattr(target, "id", None) or getattr(target, "name", None) for target in targets]
+        assert not [name for name in set(names) if name and names.count(name) > 1], sorted(names)
 
 
 def buffers_of_ctypes_are_weighed():

@@ -269,10 +269,10 @@ the_script_is_compiled_once() {
 check the_script_is_compiled_once the_script_is_compiled_once
 
 # The interpreter ends while our thread looks at an object that lets other threads run. The thread must be out of it by then.
-cat > "$folder/slow.py" << 'END'
+mkdir -p "$folder/site-packages"
+cat > "$folder/site-packages/h5py.py" << 'END'
 import os, threading, time
-class Slow:
-    __module__ = "h5py" # a known library: code of the program is not called
+class Slow: # of a known library: code of the program is not called
     dtype, shape = "float32", (1,)
     @property
     def nbytes(self):
@@ -281,6 +281,11 @@ class Slow:
         time.sleep(0.3)
         open(os.environ["SEEN"] + ".out", "w").close()
         return 4
+END
+cat > "$folder/slow.py" << 'END'
+import os, sys, time
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "site-packages"))
+from h5py import Slow
 slow, kept, end = Slow(), [], time.monotonic() + 30
 while time.monotonic() < end and not os.path.exists(os.environ["SEEN"] + ".in"):
     if len(kept) < 12: kept.append(bytearray(b"x" * (32 << 20)))

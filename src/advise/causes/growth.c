@@ -259,10 +259,11 @@ static void copies_pile_up(cause *c, const evidence *e, const copies *k) {
 static void container_fills(cause *c, const evidence *e) {
   const program_advice *a = program_advice_of(&e->program, ADVICE_VALUES);
   if (a == NULL || a->held_bytes < HELD_SHARE * (double)e->n.live_bytes) return;
+  /* Views of the same memory count once for each of them. */
+  if (a->held_bytes > e->n.live_bytes + e->n.live_bytes / 20) return;
   c->confidence = 0.93;
   cause_head(c, "One container of the program holds about %s of the %s live",
-             cause_size(a->held_bytes < e->n.live_bytes ? a->held_bytes : e->n.live_bytes),
-             cause_size(e->n.live_bytes));
+             cause_size(a->held_bytes), cause_size(e->n.live_bytes));
   cause_say(c, "the loop that ran adds to it");
 }
 
