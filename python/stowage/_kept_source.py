@@ -351,9 +351,9 @@ class Flow:
         if isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
             if any(self.has(g.iter) for g in node.generators):
                 for g in node.generators:
-                    for name in (g.target, *ast.walk(g.target)):
-                        if isinstance(name, ast.Name):
-                            self.take(name)
+                    for part in (g.target, *ast.walk(g.target)):
+                        if isinstance(part, ast.Name):
+                            self.take(part)
             return any(map(self.has, [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]))
         return any(self.has(child) for child in ast.iter_child_nodes(node))
 

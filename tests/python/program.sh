@@ -16,7 +16,7 @@ def tensor(dtype, *shape):
 
 
 def batch(inputs, named=(), others=(), numbers=()):
-    lines = list(program.lines_of_batch(SimpleNamespace(inputs=inputs, others=list(others), batches=list(named), numbers=set(numbers), shape=lambda t: t.shape)))
+    lines = list(program.lines_of_batch(SimpleNamespace(inputs=inputs, others=list(others), batches=list(named), numbers=set(numbers), shape=lambda t: t.shape, tensors=SimpleNamespace(read=getattr))))
     return lines[-1]
 
 
