@@ -166,7 +166,8 @@ class Recorder:
             at = at.f_back
         if call is None:
             return
-        given = call.f_locals.get("args") or tuple((call.f_locals.get("kwargs") or {}).values())
+        held = call.f_locals
+        given = held.get("args") or held.get("input") or tuple((held.get("kwargs") or {}).values())  # "input" before PyTorch 2.0
         first = next((one for one in given if isinstance(one, self.torch.Tensor) and one.dim() > 0), None)
         if first is not None:
             self._called.setdefault(int(first.shape[0]), (str(first.dtype), tuple(int(n) for n in first.shape)))
