@@ -61,6 +61,11 @@ def _on_error(shell: Any, kind: Any, error: Any, where: Any, tb_offset: Any = No
     if made is None:
         shell.showtraceback((kind, error, where), tb_offset=tb_offset)
         return None
+    with _ram.undisturbed():  # IPython reads the source of each frame; a request that failed at the limit leaves no memory for that
+        return _show_explained(shell, kind, error, where, tb_offset, made)
+
+
+def _show_explained(shell: Any, kind: Any, error: Any, where: Any, tb_offset: Any, made: Any) -> "List[str]":
     if _show.in_notebook():
         # The card replaces the note, which a notebook shows as raw text.
         notes = getattr(error, "__notes__", None)

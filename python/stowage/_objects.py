@@ -44,8 +44,8 @@ def _tracked() -> "Iterator[List[Any]]":
 
     Of tens of millions of objects only those near the program's variables are yielded: a list of all takes seconds, and gigabytes.
     """
-    until = Deadline()
-    everything = gc.get_objects() if until.has_time_for(sys.getallocatedblocks()) else _near()
+    until = Deadline(LONGEST)
+    everything = gc.get_objects() if Deadline().has_time_for(sys.getallocatedblocks()) else _near()
     for start in range(0, len(everything), PART):
         if until.is_over():
             break
@@ -55,6 +55,7 @@ def _tracked() -> "Iterator[List[Any]]":
     everything.clear()
 
 
+LONGEST = 4.0  # seconds of a list, and of all searches for names: somebody waits for the answer, perhaps on a busy machine
 SOME = 100_000  # elements of one container that are looked at
 PART = 4096  # objects that are looked at in one step
 NEAR = 200_000  # objects that are looked at if all are too many
@@ -168,7 +169,6 @@ class Finder:
     DEPTH = 6
     MOST = 64  #: maximum number of referrers per object
     LOOKS = 100  #: maximum number of passes over all objects for one search: milliseconds each
-    LONGEST = 1.0  #: seconds of all searches
 
     def __init__(self) -> None:
         self.modules: "Dict[int, str]" = {}
@@ -188,7 +188,7 @@ class Finder:
             places += [keeper, getattr(keeper, "__dict__", None)]
         self.hidden.update(id(place) for place in places if place is not None)
         self._look_into_bags()
-        self.until = Deadline(self.LONGEST)  # for all searches of this finder
+        self.until = Deadline(LONGEST)  # for all searches of this finder
 
     def _look_into_bags(self) -> None:
         """Notes arrays, and bags with arrays, in dictionaries and tuples that get_referrers does not see: which bag each of them is in."""
